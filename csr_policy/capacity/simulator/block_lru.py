@@ -1,0 +1,261 @@
+# Copyright 2026 The csr_policy Authors
+#
+# Licensed under the Apache License, Version 2.0 (the "License");
+# you may not use this file except in compliance with the License.
+# You may obtain a copy of the License at
+#
+#     http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS,
+# WITHOUT WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied.
+# See the License for the specific language governing permissions and
+# limitations under the License.
+"""Block-level LRU as vLLM does it, for conversations, a range of blocks at a time.
+
+vLLM keeps released blocks in one queue, least recent first. A request takes the
+blocks it finds out of the queue, fills its need from the front (which evicts),
+and puts all back at its end, last block first, so that a suffix goes before its
+prefix. A partly filled block has no hash: older versions queue it like the rest
+(`tails-recent`), newer ones put it in front (`tails-first`).
+
+Because suffixes go first, what is left of a conversation is always a prefix: its
+whole state is one number, and a range costs what a block costs. Blocks that all
+conversations begin with are touched by every request before it evicts anything,
+so they stay for good once they are there.
+"""
+
+from __future__ import annotations
+
+import heapq
+from collections import OrderedDict
+from dataclasses import dataclass
+
+import numpy as np
+
+from csr_policy.capacity.arrays import IntArray
+from csr_policy.capacity.errors import CapacityError
+from csr_policy.capacity.simulator.result import HitRatio, measure
+from csr_policy.capacity.simulator.timeline import Timeline
+from csr_policy.capacity.tail_law import TailLaw
+from csr_policy.capacity.workload import Reading, Workload
+
+
+@dataclass(frozen=True, slots=True)
+class Reuse:
+    """Blocks that each turn found.
+
+    Attributes:
+        own: Of its conversation.
+        shared: Of those in common.
+        refused: Turns that did not fit beside those in service; they reuse nothing.
+    """
+
+    own: IntArray
+    shared: IntArray
+    refused: int
+
+    @property
+    def blocks(self) -> IntArray:
+        """All blocks found."""
+        return self.own + self.shared
+
+
+class BlockLru:
+    """Cache state; calls come in order of time, `arrive` before `finish`."""
+
+    def __init__(self, blocks: int, shared_blocks: int, *, tails_first: bool) -> None:
+        """Start with an empty cache.
+
+        Args:
+            blocks: N, without the null block that vLLM keeps for itself.
+            shared_blocks: Full blocks that all conversations begin with.
+            tails_first: Whether partly filled blocks are evicted first.
+        """
+        self._free = blocks
+        self._front = blocks
+        self._queue: OrderedDict[int, int] = OrderedDict()
+        self._cached: dict[int, int] = {}
+        self._shared = shared_blocks
+        self._shared_cached = 0
+        self._tails_first = tails_first
+        self._next_dead = -1
+
+    def arrive(self, owner: int, full: int, loose: int) -> tuple[int, int] | None:
+        """Serve a prompt.
+
+        Args:
+            owner: Conversation, 0 or more.
+            full: Own full blocks of the prompt that stay reusable, at least those cached.
+            loose: Further blocks: a partly filled one, full ones nobody will ask for.
+
+        Returns:
+            Own and shared blocks found, or None where the prompt does not fit.
+        """
+        own = self._cached.get(owner, 0)
+        shared = self._shared_cached
+        need = self._shared - shared + full - own + loose
+        if need + own > self._free:
+            return None
+        if own:
+            del self._queue[owner]
+        self._free -= own + need
+        self._evict(need)
+        self._cached[owner] = full
+        self._shared_cached = self._shared
+        return own, shared
+
+    def extend(self, blocks: int) -> bool:
+        """Take further blocks for a reply; false where they do not fit."""
+        if blocks > self._free:
+            return False
+        self._free -= blocks
+        self._evict(blocks)
+        return True
+
+    def finish(self, owner: int, full: int, dead: int, partial: int) -> None:
+        """Release a request, suffix first.
+
+        Args:
+            owner: Conversation.
+            full: Own full blocks that stay reusable.
+            dead: Full blocks nobody will ask for.
+            partial: Partly filled blocks, 0 or 1.
+        """
+        self._free += full + dead + partial
+        if self._tails_first:
+            self._front += partial
+        else:
+            dead += partial
+        if dead:
+            self._queue[self._next_dead] = dead
+            self._next_dead -= 1
+        if full:
+            self._queue[owner] = full
+            self._cached[owner] = full
+        else:
+            del self._cached[owner]
+
+    def _evict(self, need: int) -> None:
+        taken = min(need, self._front)
+        self._front -= taken
+        need -= taken
+        queue = self._queue
+        while need:
+            owner = next(iter(queue))
+            left = queue[owner] - need
+            if left > 0:
+                queue[owner] = left
+                if owner >= 0:
+                    self._cached[owner] = left
+                return
+            need -= queue.popitem(last=False)[1]
+            if owner >= 0:
+                del self._cached[owner]
+
+
+def replay(timeline: Timeline, workload: Workload, blocks: int, law: TailLaw) -> Reuse:
+    """Run the turns of a timeline through the cache.
+
+    A prompt's blocks are taken when it arrives, a reply's when it finishes.
+
+    Raises:
+        CapacityError: The law is no engine's, N is not positive, or a prompt does not
+            contain what its conversation left in the cache.
+    """
+    if law.reading is not Reading.LIVE:
+        raise CapacityError(
+            f"tail_law: {law.value!r} is no engine's; expected tails-recent or tails-first"
+        )
+    if blocks < 1:
+        raise CapacityError(f"blocks: is {blocks}; expected 1 or more")
+    # A server always computes a prompt's last token again, whatever is cached.
+    most = (workload.prompt_tokens - 1) // workload.block_tokens - workload.shared_blocks
+    if np.any(workload.history > most):
+        raise CapacityError(f"workload: {workload.source} has a prompt within its own history")
+    cache = BlockLru(blocks, workload.shared_blocks, tails_first=law is TailLaw.TAILS_FIRST)
+    if np.array_equal(timeline.time_s, timeline.finish_s):
+        return _replay_instant(cache, timeline, workload)
+    return _replay_timed(cache, timeline, workload)
+
+
+def _replay_instant(cache: BlockLru, timeline: Timeline, workload: Workload) -> Reuse:
+    turn = timeline.turn
+    own, shared = [0] * turn.size, [0] * turn.size
+    refused = 0
+    columns = (
+        timeline.conversation.tolist(),
+        workload.reusable[turn].tolist(),
+        workload.dead[turn].tolist(),
+        workload.partial[turn].astype(np.int64).tolist(),
+    )
+    for index, (owner, full, dead, partial) in enumerate(zip(*columns, strict=True)):
+        found = cache.arrive(owner, full, dead + partial)
+        if found is None:
+            refused += 1
+            continue
+        own[index], shared[index] = found
+        cache.finish(owner, full, dead, partial)
+    return Reuse(np.array(own, dtype=np.int64), np.array(shared, dtype=np.int64), refused)
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class _Running:
+    """A request in service, ordered by when it finishes."""
+
+    finish_s: float
+    index: int
+    owner: int
+    reply_blocks: int
+    full: int
+    dead: int
+    partial: int
+
+
+def _replay_timed(cache: BlockLru, timeline: Timeline, workload: Workload) -> Reuse:
+    turn = timeline.turn
+    own, shared = np.zeros(turn.size, dtype=np.int64), np.zeros(turn.size, dtype=np.int64)
+    running: list[_Running] = []
+    refused = 0
+    in_prompt = workload.prompt_tokens // workload.block_tokens - workload.shared_blocks
+    prompt_full = np.minimum(in_prompt, workload.reusable)[turn].tolist()
+    prompt_blocks = -(-workload.prompt_tokens // workload.block_tokens) - workload.shared_blocks
+    prompt_all = prompt_blocks[turn].tolist()
+    for index, row in enumerate(turn.tolist()):
+        now = float(timeline.time_s[index])
+        while running and running[0].finish_s <= now:
+            refused += _complete(cache, heapq.heappop(running))
+        owner = int(timeline.conversation[index])
+        found = cache.arrive(owner, prompt_full[index], prompt_all[index] - prompt_full[index])
+        if found is None:
+            refused += 1
+            continue
+        own[index], shared[index] = found
+        full, dead = int(workload.reusable[row]), int(workload.dead[row])
+        partial = int(workload.partial[row])
+        reply = full + dead + partial - prompt_all[index]
+        finish = float(timeline.finish_s[index])
+        heapq.heappush(running, _Running(finish, index, owner, reply, full, dead, partial))
+    return Reuse(own, shared, refused)
+
+
+def _complete(cache: BlockLru, request: _Running) -> bool:
+    """Finish a request; true where its reply did not fit and was cut off."""
+    if cache.extend(request.reply_blocks):
+        cache.finish(request.owner, request.full, request.dead, request.partial)
+        return False
+    kept = request.full + request.dead + request.partial - request.reply_blocks
+    cache.finish(request.owner, min(request.full, kept), max(kept - request.full, 0), 0)
+    return True
+
+
+def simulate_block_lru(
+    timeline: Timeline, workload: Workload, blocks: int, law: TailLaw
+) -> HitRatio:
+    """Hit ratio of block-level LRU.
+
+    Raises:
+        CapacityError: A number is out of range, or no turn lies in the window.
+    """
+    reuse = replay(timeline, workload, blocks, law)
+    return measure(timeline, workload, reuse.blocks, refused=reuse.refused)

@@ -1,0 +1,105 @@
+# Copyright 2026 The csr_policy Authors
+#
+# Licensed under the Apache License, Version 2.0 (the "License");
+# you may not use this file except in compliance with the License.
+# You may obtain a copy of the License at
+#
+#     http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS,
+# WITHOUT WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied.
+# See the License for the specific language governing permissions and
+# limitations under the License.
+"""Launches the policy's node and, where asked, the two engines it needs.
+
+    ros2 launch csr_policy policy.launch.py params_file:=robot.yaml
+    ros2 launch csr_policy policy.launch.py params_file:=robot.yaml engines:=true model:=/models/m
+
+The node starts without waiting for the engines: it is NOT_READY until one is primed.
+"""
+
+from pathlib import Path
+
+from ament_index_python.packages import get_package_share_directory
+from launch import LaunchContext, LaunchDescription
+from launch.actions import DeclareLaunchArgument, IncludeLaunchDescription, OpaqueFunction
+from launch.conditions import IfCondition
+from launch.substitutions import LaunchConfiguration
+from launch_ros.actions import Node
+
+SHARE = Path(get_package_share_directory("csr_policy"))
+
+
+def arguments() -> list[DeclareLaunchArgument]:
+    """What can be given as name:=value."""
+    return [
+        DeclareLaunchArgument(
+            "params_file",
+            default_value=str(SHARE / "config" / "policy.yaml"),
+            description="parameter file of the node",
+        ),
+        DeclareLaunchArgument("namespace", default_value="", description="namespace of the node"),
+        DeclareLaunchArgument(
+            "use_sim_time",
+            default_value="false",
+            choices=["true", "false"],
+            description="take ROS time from /clock",
+        ),
+        DeclareLaunchArgument(
+            "log_level",
+            default_value="info",
+            choices=["debug", "info", "warn", "error", "fatal"],
+            description="lowest level that the node logs",
+        ),
+        DeclareLaunchArgument(
+            "tokenizer",
+            default_value="",
+            description="folder with the model's tokenizer; empty: as in params_file, or the "
+            "folder given as model",
+        ),
+        DeclareLaunchArgument(
+            "engines",
+            default_value="false",
+            choices=["true", "false"],
+            description="start the two engines too, with the arguments of engines.launch.py",
+        ),
+    ]
+
+
+def node(context: LaunchContext) -> list[Node]:
+    """The node, with what the arguments say over what the parameter file says."""
+
+    def given(name: str) -> str:
+        return context.launch_configurations.get(name, "")
+
+    overrides: dict[str, object] = {"use_sim_time": given("use_sim_time") == "true"}
+    tokenizer = given("tokenizer")
+    if given("engines") == "true":
+        ports = given("ports").split()
+        overrides["engines"] = [f"http://127.0.0.1:{port}" for port in ports]
+        overrides["engine.api_key_env"] = given("api_key_env")
+        tokenizer = tokenizer or given("model")
+    if tokenizer:
+        overrides["tokenizer"] = tokenizer
+    return [
+        Node(
+            package="csr_policy",
+            executable="policy_node",
+            name="csr_policy",
+            namespace=given("namespace"),
+            parameters=[given("params_file"), overrides],
+            arguments=["--ros-args", "--log-level", given("log_level")],
+            output="screen",
+            emulate_tty=True,
+        )
+    ]
+
+
+def generate_launch_description() -> LaunchDescription:
+    """Describe the launch."""
+    engines = IncludeLaunchDescription(
+        str(SHARE / "launch" / "engines.launch.py"),
+        condition=IfCondition(LaunchConfiguration("engines")),
+    )
+    return LaunchDescription([*arguments(), engines, OpaqueFunction(function=node)])
