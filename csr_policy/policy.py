@@ -284,6 +284,16 @@ class Policy:
             refused_pins=self._intake.refused_pins,
         )
 
+    def block_tokens(self) -> int:
+        """Tokens in a block of the primary's cache; 0 while it is unknown."""
+        with self._state.lock:
+            return self._state.primary_slot.block_tokens
+
+    def held_tokens(self, version: int) -> int:
+        """Static tokens of a version that the primary has computed."""
+        with self._state.lock:
+            return self._state.primary_slot.held.get(version, 0)
+
     def prompt_ids(self, query: Query) -> list[int]:
         """Token ids of a query's whole prompt, for records and tests.
 

@@ -52,6 +52,8 @@ class Status:
         first_chunk_index: Oldest chunk in the prompt.
         last_chunk_index: Newest chunk in the log; -1 for none.
         swaps: Reconciliations that ended in a swap.
+        swap_missing_tokens: Static tokens left to compute at the newest swap; at most
+            `N_catchup`.
         failovers: Moves to the secondary after the primary was lost.
         in_place_evictions: Evictions at the hard limit, each with a latency spike.
         cache_losses: Decisions whose cached tokens fell short.
@@ -77,6 +79,7 @@ class Status:
     first_chunk_index: int
     last_chunk_index: int
     swaps: int
+    swap_missing_tokens: int
     failovers: int
     in_place_evictions: int
     cache_losses: int
@@ -110,6 +113,7 @@ def take_status(
             first_chunk_index=current.version.start,
             last_chunk_index=end - 1,
             swaps=counters.swaps,
+            swap_missing_tokens=state.swap_missing_tokens,
             failovers=counters.failovers,
             in_place_evictions=counters.in_place_evictions,
             cache_losses=counters.cache_losses,

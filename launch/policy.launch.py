@@ -28,6 +28,8 @@ from launch.conditions import IfCondition
 from launch.substitutions import LaunchConfiguration
 from launch_ros.actions import Node
 
+from csr_policy.serving.launch_options import tokenizer_of_model
+
 SHARE = Path(get_package_share_directory("csr_policy"))
 
 
@@ -53,6 +55,13 @@ def arguments() -> list[DeclareLaunchArgument]:
             description="lowest level that the node logs",
         ),
         DeclareLaunchArgument(
+            "respawn",
+            default_value="false",
+            choices=["true", "false"],
+            description="start again what ended by itself; with journal.resume the node goes on "
+            "where it was",
+        ),
+        DeclareLaunchArgument(
             "tokenizer",
             default_value="",
             description="folder with the model's tokenizer; empty: as in params_file, or the "
@@ -63,6 +72,9 @@ def arguments() -> list[DeclareLaunchArgument]:
             default_value="false",
             choices=["true", "false"],
             description="start the two engines too, with the arguments of engines.launch.py",
+        ),
+        DeclareLaunchArgument(
+            "model", default_value="", description="folder or name of the engines' model"
         ),
     ]
 
@@ -79,7 +91,7 @@ def node(context: LaunchContext) -> list[Node]:
         ports = given("ports").split()
         overrides["engines"] = [f"http://127.0.0.1:{port}" for port in ports]
         overrides["engine.api_key_env"] = given("api_key_env")
-        tokenizer = tokenizer or given("model")
+        tokenizer = tokenizer or tokenizer_of_model(given("model"))
     if tokenizer:
         overrides["tokenizer"] = tokenizer
     return [
@@ -92,6 +104,8 @@ def node(context: LaunchContext) -> list[Node]:
             arguments=["--ros-args", "--log-level", given("log_level")],
             output="screen",
             emulate_tty=True,
+            respawn=given("respawn") == "true",
+            respawn_delay=2.0,
         )
     ]
 
@@ -100,6 +114,8 @@ def generate_launch_description() -> LaunchDescription:
     """Describe the launch."""
     engines = IncludeLaunchDescription(
         str(SHARE / "launch" / "engines.launch.py"),
+        # The other arguments of engines.launch.py have defaults and pass through as they are.
+        launch_arguments=[("model", LaunchConfiguration("model"))],
         condition=IfCondition(LaunchConfiguration("engines")),
     )
     return LaunchDescription([*arguments(), engines, OpaqueFunction(function=node)])

@@ -29,12 +29,11 @@ def positions(offsets: IntArray) -> IntArray:
     return np.arange(offsets[-1], dtype=np.int64) - np.repeat(offsets[:-1], counts)
 
 
-def row_cumsum(values: IntArray | FloatArray, offsets: IntArray) -> FloatArray | IntArray:
+def row_cumsum(values: IntArray | FloatArray, offsets: IntArray) -> FloatArray:
     """Cumulative sum that starts anew in each row."""
-    total = np.cumsum(values)
-    before = np.concatenate(([0], total))[offsets[:-1]].astype(total.dtype)
-    result: FloatArray | IntArray = total - np.repeat(before, np.diff(offsets))
-    return result
+    total = np.cumsum(values, dtype=np.float64)
+    before = np.concatenate(([0.0], total))[offsets[:-1]]
+    return np.asarray(total - np.repeat(before, np.diff(offsets)))
 
 
 def row_sum(values: IntArray | FloatArray | BoolArray, offsets: IntArray) -> FloatArray:

@@ -66,7 +66,7 @@ class IntegerLaw:
 
     @property
     def continuation(self) -> float:
-        """p of the geometric law."""
+        """P of the geometric law."""
         value = self.values[0]
         return value if value < 1 else 1 - 1 / value
 

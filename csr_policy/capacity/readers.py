@@ -15,7 +15,7 @@
 
 | format | what is in it |
 |---|---|
-| `tokens` | JSONL, `{"turns": [[prompt tokens, reply tokens], ...]}`, optional `"start_s": [...]` |
+| `tokens` | JSONL, `{"turns": [[prompt tokens, reply tokens], ...]}`, maybe `start_s` |
 | `sharegpt` | JSON list of `{"conversations": [{"from": ..., "value": ...}, ...]}`: text |
 | `mooncake` | JSONL of requests: `timestamp` (ms), `input_length`, `output_length`, `hash_ids` |
 | `journal` | the SQLite journal of a policy: each sequence version is a conversation |
@@ -28,6 +28,7 @@ silently; a file without any is refused.
 from __future__ import annotations
 
 import csv
+import itertools
 import json
 import sqlite3
 from collections.abc import Callable, Iterator
@@ -150,7 +151,8 @@ def _read_tokens(path: Path, shared_tokens: int) -> Trace:
         turns = record.get("turns")
         if not isinstance(turns, list):
             raise CapacityError(
-                f"trace: {str(path)!r} line {number} has no 'turns'; expected [[prompt, reply], ..]"
+                f"trace: {str(path)!r} line {number} has no 'turns'; "
+                "expected [[prompt tokens, reply tokens], ...]"
             )
         if not turns:
             skipped += 1
@@ -310,7 +312,7 @@ def _read_decisions(path: Path) -> Trace:
         lengths.setdefault(row["version"], []).append(length)
         stamps.setdefault(row["version"], []).append(float(row.get("stamp_s") or "nan"))
     conversations = [
-        [(grown[0], 0), *((max(b - a, 1), 0) for a, b in zip(grown, grown[1:], strict=False))]
+        [(grown[0], 0), *((max(b - a, 1), 0) for a, b in itertools.pairwise(grown))]
         for grown in lengths.values()
     ]
     return trace_from_turns(

@@ -32,6 +32,7 @@ from csr_policy.capacity.arrays import FloatArray, IntArray
 from csr_policy.capacity.errors import CapacityError
 from csr_policy.capacity.finite_size import Background, found_probability
 from csr_policy.capacity.gaps import Gamma, GapLaw
+from csr_policy.capacity.mean_field import characteristic_time
 from csr_policy.capacity.tail_law import Displacement, TailLaw, displacement
 from csr_policy.capacity.ttft import Prompts
 from csr_policy.capacity.workload import Workload, statistics
@@ -104,7 +105,7 @@ class Session:
     @property
     def kept_chunks(self) -> int:
         """Chunks that an eviction keeps; it drops at least one."""
-        return self.most_chunks - max(1, math.floor(self.most_chunks * self.fraction))
+        return self.most_chunks - max(1, round(self.most_chunks * self.fraction))
 
     @property
     def ticks(self) -> int:
@@ -188,49 +189,71 @@ class FleetPrediction:
     characteristic_time_s: float
 
 
-def _coefficients(session: Session, work: Workload, law: TailLaw) -> Displacement:
+@dataclass(frozen=True, slots=True)
+class _Flow:
+    """What a robot puts through the cache in a cycle, in blocks.
+
+    Attributes:
+        new: Taking new room.
+        history: Moved from one tick to the next.
+        warmed: Moved from the warm-up to the first tick, half a period later.
+        shared: Of the prefix that all robots have in common.
+        passing: What others see pass at each tick.
+    """
+
+    new: float
+    history: float
+    warmed: float
+    shared: int
+    passing: FloatArray
+
+
+def _flow(session: Session, work: Workload, law: TailLaw) -> _Flow:
     curve = displacement(statistics(work), law)
-    own_prefix = session.prefix_tokens // session.block_tokens if session.reuses_prefix else 0
-    # A version that finds its prefix moves it instead of taking new room.
-    return Displacement(
-        curve.new - own_prefix, curve.history + own_prefix, curve.shared, curve.turns
+    row = int(session.warm_up)
+    warmed = float(work.reusable[0]) if session.warm_up else 0.0
+    # A version that finds its own prefix moves it instead of taking new room.
+    prefix = session.prefix_tokens // session.block_tokens if session.reuses_prefix else 0
+    loose = work.dead + (work.partial if law is TailLaw.TAILS_RECENT else 0)
+    return _Flow(
+        new=curve.new - prefix,
+        history=curve.history + prefix - warmed,
+        warmed=warmed,
+        shared=curve.shared,
+        passing=(work.reusable + loose)[row:].astype(np.float64),
     )
 
 
-def _background(
-    session: Session, work: Workload, curve: Displacement, law: TailLaw, others: float, gap: GapLaw
-) -> Background:
-    cycles_hz = 1 / (session.ticks * session.period_s)
-    row = int(session.warm_up)
-    loose = work.dead + (work.partial if law is TailLaw.TAILS_RECENT else 0)
-    passing = (work.reusable + loose)[row:].astype(np.float64)
-
-    def share(t_s: FloatArray) -> FloatArray:
-        moved = curve.new * t_s + curve.history * gap.tail_integral(t_s)
-        return np.asarray(cycles_hz * moved)
+def _background(session: Session, flow: _Flow, others: float) -> Background:
+    """The other robots; a tick passes with probability E[min(W, t)] / E[W] in time t."""
+    gap = session.gap
+    cycles_hz = others / (session.ticks * session.period_s)
 
     def mean(t_s: FloatArray) -> FloatArray:
-        return np.asarray(others * share(t_s) + curve.shared)
+        ticks = flow.new * t_s + flow.history * gap.tail_integral(t_s)
+        warm_ups = flow.warmed * gap.tail_integral(2 * t_s) / 2
+        return np.asarray(cycles_hz * (ticks + warm_ups) + flow.shared)
 
     def deviation(t_s: FloatArray) -> FloatArray:
         ticked = gap.tail_integral(t_s) / gap.mean_s
         # A robot has ticked or not, and its size is anywhere in its sawtooth.
-        spread = ticked * np.mean(passing**2) - (ticked * np.mean(passing)) ** 2
+        spread = ticked * np.mean(flow.passing**2) - (ticked * np.mean(flow.passing)) ** 2
         return np.asarray(np.sqrt(others * np.maximum(spread, 0.0)))
 
-    horizon = 3 * gap.mean_s
-    return Background(mean, deviation, horizon, float(curve.shared))
+    return Background(mean, deviation, 3 * gap.mean_s, float(flow.shared))
 
 
-def found_by_block(
-    session: Session, *, robots: float, blocks: int, law: TailLaw
-) -> FloatArray:
+def found_by_block(session: Session, *, robots: float, blocks: int, law: TailLaw) -> FloatArray:
     """P(block k of a robot's own content is still there at its next tick), k = 1, 2, ..."""
+    return _found(session, robots=robots, blocks=blocks, law=law, gap=session.gap)
+
+
+def _found(
+    session: Session, *, robots: float, blocks: int, law: TailLaw, gap: GapLaw
+) -> FloatArray:
     _check(robots, blocks)
     work = cycle(session)
-    curve = _coefficients(session, work, law)
-    gap = session.gap
-    background = _background(session, work, curve, law, robots - 1, gap)
+    background = _background(session, _flow(session, work, law), robots - 1)
     targets = blocks - np.arange(1, int(work.reusable.max()) + 1)
     return found_probability(targets, background, gap)
 
@@ -263,32 +286,32 @@ def predict_fleet(
     prompts = tick_prompts(session)
     shared = float(work.shared_blocks)
     reached = np.concatenate(([0.0], np.cumsum(found)))[prompts.own] + shared
+    if session.warm_up:
+        soon = Gamma(1 / session.jitter**2, session.period_s / 2)
+        early = _found(session, robots=robots, blocks=blocks, law=law, gap=soon)
+        reached[0] = early[: prompts.own[0]].sum() + shared
     best = prompts.own + shared
     asked = work.size[row:].sum()
-    curve = _coefficients(session, work, law)
-    loose = work.dead + (work.partial if law is TailLaw.TAILS_RECENT else 0)
+    flow = _flow(session, work, law)
     return FleetPrediction(
         robots=robots,
         blocks=blocks,
         hit_ratio=float(reached.sum() / asked),
         reachable_hit_ratio=float(best.sum() / asked),
-        cached_tokens_share=float(
-            reached.sum() * session.block_tokens / prompts.tokens.sum()
-        ),
-        blocks_per_robot=float((work.reusable + loose)[row:].mean()),
-        new_blocks_per_tick=curve.new / session.ticks,
+        cached_tokens_share=float(reached.sum() * session.block_tokens / prompts.tokens.sum()),
+        blocks_per_robot=float(flow.passing.mean()),
+        new_blocks_per_tick=flow.new / session.ticks,
         reused_blocks_per_tick=float(best.mean()),
-        characteristic_time_s=_fleet_time(session, curve, robots, blocks),
+        characteristic_time_s=_fleet_time(session, flow, robots, blocks),
     )
 
 
-def _fleet_time(session: Session, curve: Displacement, robots: int, blocks: int) -> float:
+def _fleet_time(session: Session, flow: _Flow, robots: int, blocks: int) -> float:
     """T_C of the fleet, infinite for one robot alone."""
-    from csr_policy.capacity.mean_field import characteristic_time
-
     if robots < 2:
         return math.inf
     rate = (robots - 1) / (session.ticks * session.period_s)
+    curve = Displacement(flow.new, flow.history + flow.warmed / 2, flow.shared)
     return float(characteristic_time(float(blocks), curve, session.gap, rate))
 
 

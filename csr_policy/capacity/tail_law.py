@@ -55,7 +55,6 @@ class TailLaw(StrEnum):
 class Displacement:
     """Coefficients of d(t), a conversation's share, in blocks.
 
-
     Attributes:
         new: Blocks that take new room.
         history: Blocks that a revisit moves to the recent end.

@@ -90,12 +90,13 @@ class VllmManager:
         from vllm.v1.request import Request
 
         self._served += 1
+        hasher: Any = _Hasher(keys)
         request = Request(
             request_id=str(self._served),
             prompt_token_ids=[0] * tokens,
             sampling_params=SamplingParams(max_tokens=1),
             pooling_params=None,
-            block_hasher=_Hasher(keys),
+            block_hasher=hasher,
         )
         blocks, cached, _ = self._manager.get_computed_blocks(request)
         slots = self._manager.allocate_slots(request, tokens - cached, cached, blocks)

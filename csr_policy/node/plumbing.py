@@ -28,7 +28,6 @@ from rclpy.clock import Clock
 from rclpy.clock_type import ClockType
 from rclpy.duration import Duration
 from rclpy.node import Node
-from rclpy.qos import DurabilityPolicy, ReliabilityPolicy
 from rclpy.timer import Timer
 from std_msgs.msg import String
 from std_srvs.srv import SetBool, Trigger
@@ -36,7 +35,7 @@ from std_srvs.srv import SetBool, Trigger
 from csr_policy.decision import Decision
 from csr_policy.msg import ActionDecision, PolicyStatus
 from csr_policy.node.messages import decision_message
-from csr_policy.node.qos import latched_profile, profile
+from csr_policy.node.qos import latched_profile, own_topic_profile
 from csr_policy.node.questions import Questions
 from csr_policy.srv import Ask, Decide
 
@@ -59,7 +58,7 @@ class Plumbing:
     def __init__(self, node: Node, questions: Questions, controls: Controls) -> None:
         """Create all of them; nothing is published yet."""
         self._node = node
-        reliable = profile(ReliabilityPolicy.RELIABLE, DurabilityPolicy.VOLATILE)
+        reliable = own_topic_profile()
         self._decision = node.create_publisher(ActionDecision, "~/decision", reliable)
         self._action = node.create_publisher(String, "~/action", reliable)
         # Plain publishers, not lifecycle ones, which drop silently while the node is inactive.

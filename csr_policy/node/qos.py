@@ -22,18 +22,24 @@ from rclpy.qos import DurabilityPolicy, HistoryPolicy, QoSProfile, ReliabilityPo
 from csr_policy.settings import QosPreset
 
 DEPTH = 10
+RELIABLE_DEPTH = 100
+"""For observations: what a full history of a reliable subscription loses, nobody counts."""
 LATCHED_DEPTH = 1
 
 
+def own_topic_profile() -> QoSProfile:
+    """Profile of the node's own topics."""
+    return profile(ReliabilityPolicy.RELIABLE, DurabilityPolicy.VOLATILE)
+
+
 def preset_profile(preset: QosPreset) -> QoSProfile:
-    """Profile of a preset that does not depend on publishers."""
+    """Profile of an observation's preset that does not depend on publishers."""
     if preset is QosPreset.SENSOR_DATA:
         return profile(ReliabilityPolicy.BEST_EFFORT, DurabilityPolicy.VOLATILE)
-    if preset is QosPreset.RELIABLE:
-        return profile(ReliabilityPolicy.RELIABLE, DurabilityPolicy.VOLATILE)
-    if preset is QosPreset.LATCHED:
-        return profile(ReliabilityPolicy.RELIABLE, DurabilityPolicy.TRANSIENT_LOCAL)
-    raise AssertionError(f"{preset} depends on the publishers")
+    assert preset is not QosPreset.MATCH, "it depends on the publishers"
+    latched = preset is QosPreset.LATCHED
+    durability = DurabilityPolicy.TRANSIENT_LOCAL if latched else DurabilityPolicy.VOLATILE
+    return profile(ReliabilityPolicy.RELIABLE, durability, RELIABLE_DEPTH)
 
 
 def matched_profile(offered: Iterable[QoSProfile]) -> QoSProfile | None:
@@ -50,6 +56,7 @@ def matched_profile(offered: Iterable[QoSProfile]) -> QoSProfile | None:
     return profile(
         ReliabilityPolicy.RELIABLE if reliable else ReliabilityPolicy.BEST_EFFORT,
         DurabilityPolicy.TRANSIENT_LOCAL if latched else DurabilityPolicy.VOLATILE,
+        RELIABLE_DEPTH if reliable else DEPTH,
     )
 
 

@@ -31,7 +31,7 @@ from csr_policy.msg import StateChunk
 from csr_policy.node.ingest_queue import Received
 from csr_policy.node.ingest_thread import ACTION_RESULT, CHUNK, OWN_TOPICS, TASK
 from csr_policy.node.message_types import message_class
-from csr_policy.node.qos import matched_profile, preset_profile, qos_text
+from csr_policy.node.qos import matched_profile, own_topic_profile, preset_profile, qos_text
 from csr_policy.node.status import Subscribed
 from csr_policy.settings import ObservationSettings, QosPreset, Settings
 
@@ -73,7 +73,7 @@ class Subscriptions:
         self._receive = receive
         self._sources: dict[str, _Source] = {}
         classes = {name: _class_of(name, o) for name, o in settings.observations.items()}
-        own_profile = preset_profile(QosPreset.RELIABLE)
+        own_profile = own_topic_profile()
         for name, observation in settings.observations.items():
             match = observation.qos is QosPreset.MATCH
             topic = node.resolve_topic_name(observation.topic)

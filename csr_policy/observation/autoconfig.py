@@ -20,11 +20,13 @@ a fast sensor cannot crowd out the slow ones. Pure; any thread may call it.
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
-from csr_policy.observation.templates import message_type
+from csr_policy.observation.defaults import GENERIC_TEMPLATE
+from csr_policy.observation.templates import default_source, message_type
 from csr_policy.settings import ObservationSettings
 
 DEFAULT_TOKENS_PER_S = 20.0
@@ -46,19 +48,18 @@ _SKIPPED_NAMES = {
     "robot_description_semantic": "the robot's description, too long to be an observation",
 }
 _TOKENS_BY_TYPE = {
+    "diagnostic_msgs/msg/DiagnosticArray": 30,
     "nav_msgs/msg/Odometry": 35,
+    "rcl_interfaces/msg/Log": 40,
+    "sensor_msgs/msg/FluidPressure": 8,
     "sensor_msgs/msg/Imu": 55,
-    "sensor_msgs/msg/NavSatFix": 50,
-    "sensor_msgs/msg/JointState": 60,
-    "sensor_msgs/msg/LaserScan": 30,
-    "sensor_msgs/msg/BatteryState": 20,
-    "diagnostic_msgs/msg/DiagnosticArray": 60,
-    "rcl_interfaces/msg/Log": 30,
+    "sensor_msgs/msg/JointState": 120,
+    "sensor_msgs/msg/NavSatFix": 35,
     "std_msgs/msg/Bool": 2,
 }
 _TOKENS_STANDARD = 25
-_TOKENS_CUSTOM = 60
-_STANDARD_PACKAGES = ("geometry_msgs/", "nav_msgs/", "sensor_msgs/", "std_msgs/")
+_MAX_TOKENS_CUSTOM = 128
+"""An undescribed message can be hundreds of tokens long, of which few matter."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,9 +83,11 @@ def observations_for(
     rates: Mapping[str, float] | None = None,
     *,
     tokens_per_s: float = DEFAULT_TOKENS_PER_S,
+    chunk_tokens: Mapping[str, float] | None = None,
 ) -> dict[str, ObservationSettings]:
     """A ready observation config; see `plan_observations`."""
-    return dict(plan_observations(topics, rates, tokens_per_s=tokens_per_s).observations)
+    plan = plan_observations(topics, rates, tokens_per_s=tokens_per_s, chunk_tokens=chunk_tokens)
+    return dict(plan.observations)
 
 
 def plan_observations(
@@ -92,6 +95,7 @@ def plan_observations(
     rates: Mapping[str, float] | None = None,
     *,
     tokens_per_s: float = DEFAULT_TOKENS_PER_S,
+    chunk_tokens: Mapping[str, float] | None = None,
 ) -> ObservationPlan:
     """Choose observations for topics.
 
@@ -99,6 +103,8 @@ def plan_observations(
         topics: Topic name and message type; a topic that comes twice is taken once.
         rates: Messages a second by topic, where known; a topic without is assumed fast.
         tokens_per_s: Budget of all observations together.
+        chunk_tokens: Mean length of a chunk by topic, where it was measured; a topic
+            without is estimated by its type.
 
     Returns:
         Names made of the topics, minimum intervals by rate, and what is left out.
@@ -111,17 +117,19 @@ def plan_observations(
             skipped[topic] = reason
         elif chosen.setdefault(topic, message_type(type_)) != message_type(type_):
             skipped[topic] = f"has two types; {chosen[topic]} is observed"
-    demands = {
-        topic: (rates or {}).get(topic, float("inf")) * _tokens(type_)
+    tokens = {
+        topic: (chunk_tokens or {}).get(topic) or _estimated_tokens(type_)
         for topic, type_ in chosen.items()
     }
+    demands = {topic: (rates or {}).get(topic, math.inf) * tokens[topic] for topic in chosen}
     shares = _fair_shares(demands, tokens_per_s)
     observations = {
         name: ObservationSettings(
             topic=topic,
             type=type_,
             on_change=True,
-            min_interval_s=_interval_s(demands[topic], shares[topic], _tokens(type_)),
+            min_interval_s=_interval_s(demands[topic], shares[topic], tokens[topic]),
+            max_tokens=0 if _is_described(type_) else _MAX_TOKENS_CUSTOM,
         )
         for (topic, type_), name in zip(chosen.items(), _names(list(chosen)), strict=True)
     }
@@ -139,10 +147,13 @@ def _skip_reason(topic: str, type_: str) -> str:
     return ""
 
 
-def _tokens(type_: str) -> int:
-    standard = type_.startswith(_STANDARD_PACKAGES)
-    text = _TOKENS_BY_TYPE.get(type_, _TOKENS_STANDARD if standard else _TOKENS_CUSTOM)
-    return CHUNK_OVERHEAD_TOKENS + text
+def _is_described(type_: str) -> bool:
+    return default_source(type_) != GENERIC_TEMPLATE
+
+
+def _estimated_tokens(type_: str) -> int:
+    usual = _TOKENS_STANDARD if _is_described(type_) else _MAX_TOKENS_CUSTOM
+    return CHUNK_OVERHEAD_TOKENS + _TOKENS_BY_TYPE.get(type_, usual)
 
 
 def _fair_shares(demands: Mapping[str, float], budget: float) -> dict[str, float]:
@@ -155,7 +166,7 @@ def _fair_shares(demands: Mapping[str, float], budget: float) -> dict[str, float
     return shares
 
 
-def _interval_s(demand: float, share: float, tokens: int) -> float:
+def _interval_s(demand: float, share: float, tokens: float) -> float:
     if demand <= share:
         return 0.0
     interval = tokens / share

@@ -87,8 +87,8 @@ class Storage(Protocol):
 
     content: Content
 
-    def records(self, topics: Collection[str]) -> Iterator[Record]:
-        """Records of these topics (all of them for none) in the order of time."""
+    def records(self, topics: Collection[str] | None) -> Iterator[Record]:
+        """Records of these topics (None for all) in the order of time."""
 
     def close(self) -> None:
         """Release the file."""
@@ -118,9 +118,9 @@ class RosbagsStorage:
             self._reader.close()
             raise
 
-    def records(self, topics: Collection[str]) -> Iterator[Record]:
-        """Records of these topics (all of them for none) in the order of time."""
-        wanted = [item for item, channel in self._pairs if not topics or channel.topic in topics]
+    def records(self, topics: Collection[str] | None) -> Iterator[Record]:
+        """Records of these topics (None for all) in the order of time."""
+        wanted = [item for item, channel in self._pairs if topics is None or channel.topic in topics]
         if not wanted:
             return
         for connection, stamp_ns, data in self._reader.messages(wanted):

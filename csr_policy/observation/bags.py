@@ -184,22 +184,28 @@ class BagReader:
         failed = {key[0]: self._failures_text(*key) for key in self._failures}
         return failed | {topic.name: topic.reason for topic in self.topics if topic.reason}
 
-    def records(self, topics: Collection[str] = ()) -> Iterator[BagRecord]:
+    def records(self, topics: Collection[str] | None = None) -> Iterator[BagRecord]:
         """All messages as they are recorded, in the order of their time, not decoded.
 
         Args:
-            topics: Only these topics; all of them for none.
+            topics: Only these topics; None for all.
         """
         streams = [self._guarded(storage, topics) for storage in self._storages]
         for record in heapq.merge(*streams, key=lambda item: item.stamp_ns):
             channel = record.channel
-            yield BagRecord(channel.topic, channel.type, record.stamp_ns, record.data)
+            try:
+                data = self._unpack(record.data)
+            except Exception as error:
+                # It is missing from the count of what was read, which tells how many.
+                self._note(f"{channel.topic}: a message cannot be unpacked ({error})")
+                continue
+            yield BagRecord(channel.topic, channel.type, record.stamp_ns, data)
 
-    def messages(self, topics: Collection[str] = ()) -> Iterator[BagMessage]:
+    def messages(self, topics: Collection[str] | None = None) -> Iterator[BagMessage]:
         """Decoded messages in the order of their time; the others are counted.
 
         Args:
-            topics: Only these topics; all of them for none.
+            topics: Only these topics; None for all.
         """
         self._reset_counts()
         decoders: dict[_Key, Decode | None] = {
@@ -213,7 +219,7 @@ class BagReader:
             if decode is None:
                 continue
             try:
-                message = decode(self._unpack(record.data))
+                message = decode(record.data)
             except Exception as error:
                 # Bytes from outside: rosbags reports what does not fit in several ways.
                 reason = " ".join(str(error).split()) or type(error).__name__
@@ -282,15 +288,17 @@ class BagReader:
         self._decoded: Counter[_Key] = Counter()
         self._failures: dict[_Key, str] = {}
 
-    def _guarded(self, storage: Storage, topics: Collection[str]) -> Iterator[Record]:
+    def _guarded(self, storage: Storage, topics: Collection[str] | None) -> Iterator[Record]:
         try:
             yield from storage.records(topics)
         except Exception as error:
             # A file that is damaged further back; what was read before stays valid.
             detail = " ".join(str(error).split())[:160]
-            note = f"reading stopped early: {detail or type(error).__name__}"
-            if note not in self._notes:
-                self._notes.append(note)
+            self._note(f"reading stopped early: {detail or type(error).__name__}")
+
+    def _note(self, line: str) -> None:
+        if line not in self._notes:
+            self._notes.append(line)
 
     def _reasons(self, topic: BagTopic) -> Iterator[str]:
         key = (topic.name, topic.type)

@@ -119,8 +119,8 @@ class McapScan:
             note=self._note,
         )
 
-    def records(self, topics: Collection[str]) -> Iterator[Record]:
-        """Records of these topics (all of them for none) in the order of time."""
+    def records(self, topics: Collection[str] | None) -> Iterator[Record]:
+        """Records of these topics (None for all) in the order of time."""
         found = self._messages(topics)
         # Records out of order are rare and sorting needs them all in memory.
         return found if self._ordered else iter(sorted(found, key=lambda item: item.stamp_ns))
@@ -128,13 +128,13 @@ class McapScan:
     def close(self) -> None:
         """Nothing is held open between two scans."""
 
-    def _messages(self, topics: Collection[str]) -> Iterator[Record]:
+    def _messages(self, topics: Collection[str] | None) -> Iterator[Record]:
         for opcode, body in self._records():
             if opcode != _MESSAGE:
                 continue
             number, _, stamp_ns, _ = _MESSAGE_HEAD.unpack_from(body)
             channel = self._channels.get(number)
-            if channel is not None and (not topics or channel.topic in topics):
+            if channel is not None and (topics is None or channel.topic in topics):
                 yield Record(channel, stamp_ns, body[_MESSAGE_HEAD.size :])
 
     def _records(self) -> Iterator[tuple[int, bytes]]:

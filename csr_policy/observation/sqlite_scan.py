@@ -64,8 +64,8 @@ class SqliteScan:
             self.close()
             raise BagError(f"{path.name}: cannot be read as a bag ({error})") from error
 
-    def records(self, topics: Collection[str]) -> Iterator[Record]:
-        """Records of these topics (all of them for none) in the order of time."""
+    def records(self, topics: Collection[str] | None) -> Iterator[Record]:
+        """Records of these topics (None for all) in the order of time."""
         if self._file is None:
             raise BagError(f"{self._path.name}: is closed")
         rows = self._file.execute(
@@ -73,7 +73,7 @@ class SqliteScan:
         )
         for number, stamp_ns, data in rows:
             channel = self._channels.get(number)
-            if channel is not None and (not topics or channel.topic in topics):
+            if channel is not None and (topics is None or channel.topic in topics):
                 yield Record(channel, stamp_ns, data)
 
     def close(self) -> None:

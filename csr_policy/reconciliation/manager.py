@@ -154,6 +154,7 @@ class ReconciliationManager:
                     raise WarmUpAbortedError("another version came first")
                 missing = live.tokens - slot.held.get(live.version.number, 0)
                 if missing <= self._settings.n_catchup_tokens:
+                    self._state.swap_missing_tokens = missing
                     finish()
                     return
                 self._state.phase = Phase.CATCHING_UP

@@ -104,6 +104,8 @@ class SharedState:
         self.last_decided_version = context.current.version.number
         self.reconcile_requested = False
         self.last_error = ""
+        self.swap_missing_tokens = 0
+        """Static tokens the new primary had yet to compute at the newest swap."""
         self.dead_thread = ""
         """Name and fault of a background thread that ended; empty while all live."""
 

@@ -153,21 +153,23 @@ def server_command(options: ServerOptions) -> tuple[list[str], dict[str, str]]:
         ServerError: A CPU server's model folder cannot be read, or its KV pool is smaller than
             its longest prompt.
     """
-    arguments = _program(options) + ["--host", options.host, "--port", str(options.port)]
+    arguments = [*_program(options), "--host", options.host, "--port", str(options.port)]
     if options.served_model_name:
         arguments += ["--served-model-name", options.served_model_name]
     arguments += ["--enable-prefix-caching", "--enable-prompt-tokens-details"]
     arguments += ["--enable-scale-out", "--max-logprobs", str(_MAX_LABELS)]
     arguments += ["--generation-config", "vllm", "--disable-uvicorn-access-log"]
-    environment = {"VLLM_NO_USAGE_STATS": "1", "VLLM_WORKER_MULTIPROC_METHOD": "spawn"}
+    environment = {"VLLM_NO_USAGE_STATS": "1"}
     if Path(options.model).expanduser().is_dir():
         environment["HF_HUB_OFFLINE"] = "1"
     if options.api_key:
         environment["VLLM_API_KEY"] = options.api_key
     if options.keep_alive_s is not None:
         environment["VLLM_HTTP_TIMEOUT_KEEP_ALIVE"] = str(options.keep_alive_s)
-    if options.owner_pid is not None and _is_python(options.executable):
-        environment[vllm_main.OWNER_VARIABLE] = str(options.owner_pid)
+    if _is_python(options.executable):
+        environment["VLLM_WORKER_MULTIPROC_METHOD"] = "spawn"
+        if options.owner_pid is not None:
+            environment[vllm_main.OWNER_VARIABLE] = str(options.owner_pid)
     device_arguments, device_environment = _gpu(options) if options.gpus else _cpu(options)
     arguments += [*device_arguments, *options.extra_arguments]
     return arguments, environment | device_environment
@@ -201,9 +203,7 @@ def _cpu(options: ServerOptions) -> tuple[list[str], dict[str, str]]:
             f"max_model_len: is {longest}; expected at most the model's {shape.max_tokens}"
         )
     if kv_tokens < longest:
-        raise ServerError(
-            f"kv_tokens: is {kv_tokens}; expected at least max_model_len, {longest}"
-        )
+        raise ServerError(f"kv_tokens: is {kv_tokens}; expected at least max_model_len, {longest}")
     # vLLM keeps one block for itself.
     blocks = math.ceil(kv_tokens / KV_BLOCK_TOKENS_CPU) + 1
     kv_bytes = blocks * KV_BLOCK_TOKENS_CPU * shape.kv_bytes_per_token

@@ -212,6 +212,7 @@ def _gguf_folder() -> Path:
 
 
 def _transformers() -> Any:
+    os.environ.setdefault("TQDM_DISABLE", "1")  # progress has its own lines
     for name in ("torch", "accelerate", "gguf"):
         _module(name)
     transformers = _module("transformers")

@@ -24,6 +24,7 @@ import signal
 import subprocess
 import sys
 import time
+import warnings
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -45,10 +46,9 @@ try:
 
     from csr_policy.node.qos import latched_profile
 
-    MISSING = ""
 except ImportError as error:
-    MISSING = f"{error}; ROS 2 and the built interfaces are needed: run make build"
-    Context = object  # type: ignore[assignment, misc]
+    warnings.warn(f"test/ros is left out: {error}; run make build", stacklevel=1)
+    collect_ignore_glob = ["test_*.py"]
 
 REPOSITORY = Path(__file__).parents[2]
 PATIENCE_S = 60.0
@@ -157,8 +157,6 @@ class Robot:
 
 @pytest.fixture(scope="session")
 def graph() -> Iterator[Context]:
-    if MISSING:
-        pytest.skip(MISSING)
     context = Context()
     rclpy.init(context=context)
     yield context
@@ -224,12 +222,12 @@ def run_node(tmp_path: Path) -> Iterator[Callable[..., NodeProcess]]:
 
 
 @pytest.fixture(scope="session")
-def tokenizer_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def tokenizer_folder() -> Path:
     """A model folder; the node takes the tokenizer and the chat template from it."""
     pytest.importorskip("torch", reason="the tiny model is made with torch, which is absent")
     from csr_policy.serving.models import tiny_model
 
-    return tiny_model(tmp_path_factory.mktemp("models"))
+    return tiny_model()
 
 
 @pytest.fixture

@@ -18,9 +18,6 @@ from __future__ import annotations
 import math
 
 import pytest
-
-pytest.importorskip("rclpy", reason="ROS 2 is not installed: run make build")
-
 from csr_policy.msg import ActionDecision, EngineStatus, PolicyStatus
 from rclpy.qos import DurabilityPolicy, QoSProfile, ReliabilityPolicy
 

@@ -114,3 +114,15 @@ def test_unchanged_texts_are_not_repeated():
 
 def test_no_topics_make_no_observations():
     assert observations_for([]) == {}
+
+
+def test_a_measured_length_counts_before_the_estimate():
+    topics = [("/a", ODOMETRY)]
+    short = observations_for(topics, tokens_per_s=20.0, chunk_tokens={"/a": 20.0})
+    assert short["a"].min_interval_s == 1.0
+
+
+def test_only_a_type_without_a_template_has_a_bounded_length():
+    made = observations_for([("/a", ODOMETRY), ("/b", "my_msgs/msg/Thing")])
+    assert made["a"].max_tokens == 0
+    assert made["b"].max_tokens > 0

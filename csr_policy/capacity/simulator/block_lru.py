@@ -20,9 +20,9 @@ prefix. A partly filled block has no hash: older versions queue it like the rest
 (`tails-recent`), newer ones put it in front (`tails-first`).
 
 Because suffixes go first, what is left of a conversation is always a prefix: its
-whole state is one number, and a range costs what a block costs. Blocks that all
-conversations begin with are touched by every request before it evicts anything,
-so they stay for good once they are there.
+whole state is one number, and a range costs what a block costs. Conversations of a
+group begin with the same blocks; these are released last and so outlive all that
+follows them.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ class Reuse:
 
     Attributes:
         own: Of its conversation.
-        shared: Of those in common.
+        shared: Of its group.
         refused: Turns that did not fit beside those in service; they reuse nothing.
     """
 
@@ -69,40 +69,48 @@ class BlockLru:
 
         Args:
             blocks: N, without the null block that vLLM keeps for itself.
-            shared_blocks: Full blocks that all conversations begin with.
+            shared_blocks: Full blocks that the conversations of a group begin with.
             tails_first: Whether partly filled blocks are evicted first.
         """
         self._free = blocks
         self._front = blocks
+        # Ranges by key: even ones are conversations, odd ones groups, negative ones dead.
         self._queue: OrderedDict[int, int] = OrderedDict()
         self._cached: dict[int, int] = {}
+        self._users: dict[int, int] = {}
         self._shared = shared_blocks
-        self._shared_cached = 0
         self._tails_first = tails_first
         self._next_dead = -1
 
-    def arrive(self, owner: int, full: int, loose: int) -> tuple[int, int] | None:
+    def arrive(self, owner: int, group: int, full: int, loose: int) -> tuple[int, int] | None:
         """Serve a prompt.
 
         Args:
             owner: Conversation, 0 or more.
+            group: Whose first blocks it begins with, 0 or more.
             full: Own full blocks of the prompt that stay reusable, at least those cached.
             loose: Further blocks: a partly filled one, full ones nobody will ask for.
 
         Returns:
             Own and shared blocks found, or None where the prompt does not fit.
         """
-        own = self._cached.get(owner, 0)
-        shared = self._shared_cached
+        key, prefix = 2 * owner, 2 * group + 1
+        own = self._cached.get(key, 0)
+        shared = self._cached.get(prefix, 0)
+        idle = 0 if self._users.get(group, 0) else shared
         need = self._shared - shared + full - own + loose
-        if need + own > self._free:
+        if need + own + idle > self._free:
             return None
         if own:
-            del self._queue[owner]
-        self._free -= own + need
+            del self._queue[key]
+        if idle:
+            del self._queue[prefix]
+        self._free -= own + idle + need
         self._evict(need)
-        self._cached[owner] = full
-        self._shared_cached = self._shared
+        self._cached[key] = full
+        if self._shared:
+            self._cached[prefix] = self._shared
+            self._users[group] = self._users.get(group, 0) + 1
         return own, shared
 
     def extend(self, blocks: int) -> bool:
@@ -113,11 +121,12 @@ class BlockLru:
         self._evict(blocks)
         return True
 
-    def finish(self, owner: int, full: int, dead: int, partial: int) -> None:
-        """Release a request, suffix first.
+    def finish(self, owner: int, group: int, full: int, dead: int, partial: int) -> None:
+        """Release a request: suffix first, then the prefix, then what its group shares.
 
         Args:
             owner: Conversation.
+            group: Its group.
             full: Own full blocks that stay reusable.
             dead: Full blocks nobody will ask for.
             partial: Partly filled blocks, 0 or 1.
@@ -131,10 +140,15 @@ class BlockLru:
             self._queue[self._next_dead] = dead
             self._next_dead -= 1
         if full:
-            self._queue[owner] = full
-            self._cached[owner] = full
+            self._queue[2 * owner] = full
+            self._cached[2 * owner] = full
         else:
-            del self._cached[owner]
+            del self._cached[2 * owner]
+        if self._shared:
+            self._users[group] -= 1
+            if self._users[group] == 0:
+                self._queue[2 * group + 1] = self._shared
+                self._free += self._shared
 
     def _evict(self, need: int) -> None:
         taken = min(need, self._front)
@@ -142,16 +156,16 @@ class BlockLru:
         need -= taken
         queue = self._queue
         while need:
-            owner = next(iter(queue))
-            left = queue[owner] - need
+            key = next(iter(queue))
+            left = queue[key] - need
             if left > 0:
-                queue[owner] = left
-                if owner >= 0:
-                    self._cached[owner] = left
+                queue[key] = left
+                if key >= 0:
+                    self._cached[key] = left
                 return
             need -= queue.popitem(last=False)[1]
-            if owner >= 0:
-                del self._cached[owner]
+            if key >= 0:
+                del self._cached[key]
 
 
 def replay(timeline: Timeline, workload: Workload, blocks: int, law: TailLaw) -> Reuse:
@@ -185,17 +199,18 @@ def _replay_instant(cache: BlockLru, timeline: Timeline, workload: Workload) -> 
     refused = 0
     columns = (
         timeline.conversation.tolist(),
+        timeline.group.tolist(),
         workload.reusable[turn].tolist(),
         workload.dead[turn].tolist(),
         workload.partial[turn].astype(np.int64).tolist(),
     )
-    for index, (owner, full, dead, partial) in enumerate(zip(*columns, strict=True)):
-        found = cache.arrive(owner, full, dead + partial)
+    for index, (owner, group, full, dead, partial) in enumerate(zip(*columns, strict=True)):
+        found = cache.arrive(owner, group, full, dead + partial)
         if found is None:
             refused += 1
             continue
         own[index], shared[index] = found
-        cache.finish(owner, full, dead, partial)
+        cache.finish(owner, group, full, dead, partial)
     return Reuse(np.array(own, dtype=np.int64), np.array(shared, dtype=np.int64), refused)
 
 
@@ -206,6 +221,7 @@ class _Running:
     finish_s: float
     index: int
     owner: int
+    group: int
     reply_blocks: int
     full: int
     dead: int
@@ -226,7 +242,9 @@ def _replay_timed(cache: BlockLru, timeline: Timeline, workload: Workload) -> Re
         while running and running[0].finish_s <= now:
             refused += _complete(cache, heapq.heappop(running))
         owner = int(timeline.conversation[index])
-        found = cache.arrive(owner, prompt_full[index], prompt_all[index] - prompt_full[index])
+        group = int(timeline.group[index])
+        loose = prompt_all[index] - prompt_full[index]
+        found = cache.arrive(owner, group, prompt_full[index], loose)
         if found is None:
             refused += 1
             continue
@@ -235,17 +253,18 @@ def _replay_timed(cache: BlockLru, timeline: Timeline, workload: Workload) -> Re
         partial = int(workload.partial[row])
         reply = full + dead + partial - prompt_all[index]
         finish = float(timeline.finish_s[index])
-        heapq.heappush(running, _Running(finish, index, owner, reply, full, dead, partial))
+        heapq.heappush(running, _Running(finish, index, owner, group, reply, full, dead, partial))
     return Reuse(own, shared, refused)
 
 
 def _complete(cache: BlockLru, request: _Running) -> bool:
     """Finish a request; true where its reply did not fit and was cut off."""
+    owner, group, full = request.owner, request.group, request.full
     if cache.extend(request.reply_blocks):
-        cache.finish(request.owner, request.full, request.dead, request.partial)
+        cache.finish(owner, group, full, request.dead, request.partial)
         return False
-    kept = request.full + request.dead + request.partial - request.reply_blocks
-    cache.finish(request.owner, min(request.full, kept), max(kept - request.full, 0), 0)
+    kept = full + request.dead + request.partial - request.reply_blocks
+    cache.finish(owner, group, min(full, kept), max(kept - full, 0), 0)
     return True
 
 

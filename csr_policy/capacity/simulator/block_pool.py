@@ -102,7 +102,8 @@ class BlockPool:
 
     def finish(self, request: PoolRequest) -> None:
         """Release a request's blocks, last first."""
-        front, back = [], []
+        front: list[_Block] = []
+        back: list[_Block] = []
         for block in reversed(request.held):
             block.users -= 1
             if block.users == 0:

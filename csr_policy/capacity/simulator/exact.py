@@ -51,19 +51,21 @@ class ExactPool(Protocol[R]):
 
 
 _STRIDE = 1 << 24
-"""Blocks a conversation has at most; keys are owner * stride + block."""
+"""Blocks a conversation has at most; a key is a number of its owner * stride + block."""
 
 
-def _keys(workload: Workload, owner: int, row: int, tokens: int, moment: int) -> list[int]:
+def _keys(workload: Workload, timeline: Timeline, index: int, tokens: int) -> list[int]:
     """Hashes of a prefix: shared, then the conversation's, then what never comes back."""
+    row, owner = int(timeline.turn[index]), int(timeline.conversation[index])
+    group = int(timeline.group[index])
     shared = workload.shared_blocks
     full = tokens // workload.block_tokens
     kept = min(full, shared + int(workload.reusable[row]))
-    base = (owner + 1) * _STRIDE
-    keys = list(range(min(shared, full)))
+    base, begin = (2 * owner + 2) * _STRIDE, (2 * group + 1) * _STRIDE
+    keys = list(range(begin, begin + min(shared, full)))
     keys += range(base + shared, base + kept)
     # A changing suffix has a content, and so a hash, of its own at every turn.
-    keys += [-((moment + 1) * _STRIDE + block) for block in range(kept, full)]
+    keys += [-((index + 1) * _STRIDE + block) for block in range(kept, full)]
     return keys
 
 
@@ -76,18 +78,17 @@ def replay_exact(
     """Blocks that each turn finds, shared ones included; 0 where it did not fit."""
     found = np.zeros(timeline.turns, dtype=np.int64)
     running: list[tuple[float, int, R, list[int], int]] = []
-    turns, owners = timeline.turn.tolist(), timeline.conversation.tolist()
     times, ends = timeline.time_s.tolist(), timeline.finish_s.tolist()
-    for index, (row, owner) in enumerate(zip(turns, owners, strict=True)):
+    for index, row in enumerate(timeline.turn.tolist()):
         while running and running[0][0] <= times[index]:
             _complete(pool, heapq.heappop(running))
         prompt = int(workload.prompt_tokens[row])
-        request = pool.arrive(_keys(workload, owner, row, prompt, index), prompt)
+        request = pool.arrive(_keys(workload, timeline, index, prompt), prompt)
         if request is None:
             continue
         found[index] = request.found
         stored = _stored_tokens(workload, row)
-        keys = _keys(workload, owner, row, stored, index)
+        keys = _keys(workload, timeline, index, stored)
         done = (ends[index], index, request, keys, stored - prompt)
         if ends[index] <= times[index]:
             _complete(pool, done)

@@ -32,18 +32,22 @@ class Timeline:
 
     Attributes:
         conversation: Number of the conversation instance.
+        group: Number of those who begin with the same shared blocks.
         turn: Index of the turn in the workload's flat arrays.
         first: Whether it opens its conversation.
         time_s: Submission time.
         finish_s: When its blocks are released; equal to `time_s` for instant service.
+        counted: Whether it counts; a warm-up request does not.
         window_s: Measurement window, begin and end.
     """
 
     conversation: IntArray
+    group: IntArray
     turn: IntArray
     first: BoolArray
     time_s: FloatArray
     finish_s: FloatArray
+    counted: BoolArray
     window_s: tuple[float, float]
 
     @property
@@ -53,9 +57,9 @@ class Timeline:
 
     @property
     def measured(self) -> BoolArray:
-        """Turns submitted inside the window."""
+        """Turns that count, submitted inside the window."""
         begin, end = self.window_s
-        return (self.time_s >= begin) & (self.time_s <= end)
+        return self.counted & (self.time_s >= begin) & (self.time_s <= end)
 
 
 def poisson_timeline(
@@ -109,10 +113,12 @@ def poisson_timeline(
     sorted_times = np.asarray(times[order], dtype=np.float64)
     return Timeline(
         conversation=owner[order],
+        group=np.zeros(owner.size, dtype=np.int64),
         turn=flat[order],
         first=first[order],
         time_s=sorted_times,
         finish_s=sorted_times + service_s,
+        counted=np.ones(owner.size, dtype=np.bool_),
         window_s=(float(arrivals[warm_up]), float(arrivals[-1])),
     )
 

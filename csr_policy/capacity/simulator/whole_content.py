@@ -38,9 +38,7 @@ def lru_hits(conversation: IntArray, size: IntArray, blocks: int) -> BoolArray:
     take, evict = resident.pop, resident.popitem
     used = 0
     hits = bytearray(conversation.size)
-    for index, (owner, grown) in enumerate(
-        zip(conversation.tolist(), size.tolist(), strict=True)
-    ):
+    for index, (owner, grown) in enumerate(zip(conversation.tolist(), size.tolist(), strict=True)):
         held = take(owner, 0)
         if held:
             hits[index] = 1
