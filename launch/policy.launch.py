@@ -41,6 +41,11 @@ def arguments() -> list[DeclareLaunchArgument]:
             default_value=str(SHARE / "config" / "policy.yaml"),
             description="parameter file of the node",
         ),
+        DeclareLaunchArgument(
+            "extra_params_file",
+            default_value="",
+            description="parameter file that wins over params_file; empty: none",
+        ),
         DeclareLaunchArgument("namespace", default_value="", description="namespace of the node"),
         DeclareLaunchArgument(
             "use_sim_time",
@@ -94,13 +99,14 @@ def node(context: LaunchContext) -> list[Node]:
         tokenizer = tokenizer or tokenizer_of_model(given("model"))
     if tokenizer:
         overrides["tokenizer"] = tokenizer
+    files = [file for file in (given("params_file"), given("extra_params_file")) if file]
     return [
         Node(
             package="csr_policy",
             executable="policy_node",
             name="csr_policy",
             namespace=given("namespace"),
-            parameters=[given("params_file"), overrides],
+            parameters=[*files, overrides],
             arguments=["--ros-args", "--log-level", given("log_level")],
             output="screen",
             emulate_tty=True,

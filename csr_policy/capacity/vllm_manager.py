@@ -19,6 +19,7 @@ second. vllm is imported when a manager is made, and only then.
 
 from __future__ import annotations
 
+import importlib
 import importlib.util
 import struct
 from collections.abc import Hashable, Sequence
@@ -58,22 +59,21 @@ class VllmManager:
         """
         if not vllm_available():
             raise CapacityError("vllm: is not installed here; expected vllm beside csr_policy")
-        import torch
-        from vllm.v1.core.kv_cache_manager import KVCacheManager
-        from vllm.v1.kv_cache_interface import (
-            FullAttentionSpec,
-            KVCacheConfig,
-            KVCacheGroupSpec,
+        core = importlib.import_module("vllm.v1.core.kv_cache_manager")
+        interface = importlib.import_module("vllm.v1.kv_cache_interface")
+        self._sampling: Any = importlib.import_module("vllm").SamplingParams(max_tokens=1)
+        self._request: Any = importlib.import_module("vllm.v1.request").Request
+        spec = interface.FullAttentionSpec(
+            block_size=block_tokens,
+            num_kv_heads=1,
+            head_size=1,
+            dtype=importlib.import_module("torch").float32,
         )
-
-        spec = FullAttentionSpec(
-            block_size=block_tokens, num_kv_heads=1, head_size=1, dtype=torch.float32
-        )
-        self._manager: Any = KVCacheManager(
-            KVCacheConfig(
+        self._manager: Any = core.KVCacheManager(
+            interface.KVCacheConfig(
                 num_blocks=blocks + 1,
                 kv_cache_tensors=[],
-                kv_cache_groups=[KVCacheGroupSpec(["layer"], spec)],
+                kv_cache_groups=[interface.KVCacheGroupSpec(["layer"], spec)],
             ),
             max_model_len=1 << 30,
             scheduler_block_size=block_tokens,
@@ -86,17 +86,13 @@ class VllmManager:
 
     def arrive(self, keys: Sequence[Hashable], tokens: int) -> ManagedRequest | None:
         """Serve a prompt of `tokens` tokens whose full blocks have these keys."""
-        from vllm import SamplingParams
-        from vllm.v1.request import Request
-
         self._served += 1
-        hasher: Any = _Hasher(keys)
-        request = Request(
+        request = self._request(
             request_id=str(self._served),
             prompt_token_ids=[0] * tokens,
-            sampling_params=SamplingParams(max_tokens=1),
+            sampling_params=self._sampling,
             pooling_params=None,
-            block_hasher=hasher,
+            block_hasher=_Hasher(keys),
         )
         blocks, cached, _ = self._manager.get_computed_blocks(request)
         slots = self._manager.allocate_slots(request, tokens - cached, cached, blocks)

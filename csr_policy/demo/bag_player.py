@@ -236,6 +236,4 @@ def _support_problem(type_: str) -> str:
 
 def _profile(*, latched: bool) -> QoSProfile:
     durability = DurabilityPolicy.TRANSIENT_LOCAL if latched else DurabilityPolicy.VOLATILE
-    return QoSProfile(
-        depth=_DEPTH, reliability=ReliabilityPolicy.RELIABLE, durability=durability
-    )
+    return QoSProfile(depth=_DEPTH, reliability=ReliabilityPolicy.RELIABLE, durability=durability)

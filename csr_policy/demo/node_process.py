@@ -39,6 +39,15 @@ _TERMINATE_S = 3.0
 _LOG_LINE = re.compile(r"\[(?:ERROR|FATAL)\] \[[^\]]*\] \[[^\]]*\]: (.*)")
 
 
+class _QuotingDumper(yaml.SafeDumper):
+    """Quotes every string: to ROS a bare N is a boolean, which PyYAML does not know."""
+
+
+_QuotingDumper.add_representer(
+    str, lambda dumper, text: dumper.represent_scalar("tag:yaml.org,2002:str", text, style='"')
+)
+
+
 class NodeError(RuntimeError):
     """The node could not be started or has ended: one line."""
 
@@ -55,8 +64,7 @@ class NodeProcess:
         """
         self.log_path = folder / "node.log"
         self._file = folder / "node_parameters.yaml"
-        document = {"/**": {"ros__parameters": dict(parameters)}}
-        self._file.write_text(yaml.safe_dump(document, sort_keys=False), encoding="utf-8")
+        self._file.write_text(parameter_file_text(parameters), encoding="utf-8")
         self._process: subprocess.Popen[bytes] | None = None
 
     def start(self, environment: Mapping[str, str]) -> None:
@@ -117,6 +125,12 @@ class NodeProcess:
                 self._process.wait(patience_s)
                 return number == signal.SIGINT
         return False
+
+
+def parameter_file_text(parameters: Mapping[str, object]) -> str:
+    """Parameters as the text of a ROS 2 parameter file."""
+    document = {"/**": {"ros__parameters": dict(parameters)}}
+    return yaml.dump(document, Dumper=_QuotingDumper, sort_keys=False, width=4096)
 
 
 def main() -> None:

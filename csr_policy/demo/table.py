@@ -122,9 +122,7 @@ class LiveTable:
                 table.add_row("", Text(_swap_text(row), style="bold yellow"))
             style = "" if row.ok else "red"
             table.add_row(*(Text(cell, style=style) for cell in cells(row)))
-        return Group(
-            Text(self._explanation, style="dim"), table, Text(self._status, style="bold")
-        )
+        return Group(Text(self._explanation, style="dim"), table, Text(self._status, style="bold"))
 
 
 def cells(row: DecisionRow) -> list[str]:

@@ -31,7 +31,25 @@ from csr_policy.policy import Policy
 from csr_policy.reconciliation.state import full_blocks
 from csr_policy.settings import Settings
 
-_WORDS = "door wall key box ball north south left right ahead battery odom pose goal".split()
+_WORDS = [
+    *("door", "wall", "key", "box", "ball", "north", "south"),
+    *("left", "right", "ahead", "battery", "odom", "pose", "goal"),
+]
+    "door",
+    "wall",
+    "key",
+    "box",
+    "ball",
+    "north",
+    "south",
+    "left",
+    "right",
+    "ahead",
+    "battery",
+    "odom",
+    "pose",
+    "goal",
+]
 
 
 class BenchError(RuntimeError):

@@ -22,7 +22,7 @@ from __future__ import annotations
 
 import threading
 import traceback
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import TypeVar
 
 from rclpy.executors import Executor
@@ -158,6 +158,9 @@ class Questions:
                 f"deadline_s: is {request.deadline_s}; expected [0, {longest_s:g}] "
                 "(ask.timeout_s), 0 for the longest"
             )
+        problem = _actions_problem(request.actions)
+        if problem:
+            return decide_refusal(problem)
         return await self._answer(lambda: self._decide(request), decide_refusal)
 
     async def on_ask(self, request: Ask.Request, response: Ask.Response) -> Ask.Response:
@@ -194,3 +197,13 @@ class Questions:
         return ask_response(
             self._policy.ask(request.question, max_tokens=request.max_tokens or None)
         )
+
+
+def _actions_problem(actions: Sequence[str]) -> str:
+    """One line on an action set that a question cannot have; empty for a good one."""
+    for action in actions:
+        if action != action.strip() or not action or "\n" in action:
+            return f"actions: {action!r}; expected text without surrounding space"
+    if len(set(actions)) != len(actions):
+        return f"actions: {list(actions)} repeats a label; expected distinct ones"
+    return ""

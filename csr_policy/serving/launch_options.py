@@ -75,7 +75,8 @@ def servers_of_launch(
 
 def tokenizer_of_model(model: str) -> str:
     """Take the model's own tokenizer where the model is a folder here; empty otherwise."""
-    return str(Path(model).expanduser()) if Path(model).expanduser().is_dir() else ""
+    folder = Path(model).expanduser()
+    return str(folder) if model and folder.is_dir() else ""
 
 
 def _places(arguments: Mapping[str, str], name: str, count: int) -> list[tuple[int, ...]]:

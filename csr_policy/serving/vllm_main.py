@@ -28,7 +28,6 @@ whole server is confined. Only the standard library is imported before vLLM.
 """
 
 import ctypes
-import multiprocessing
 import os
 import runpy
 import signal
@@ -38,6 +37,7 @@ import time
 
 OWNER_VARIABLE = "CSR_POLICY_SERVER_OWNER"
 CORES_VARIABLE = "CSR_POLICY_SERVER_CORES"
+_PARENT_VARIABLE = "CSR_POLICY_SERVER_PARENT"
 _PR_SET_PDEATHSIG = 1
 _OWNER_POLL_S = 0.25
 _TERMINATE_GRACE_S = 5.0
@@ -46,9 +46,9 @@ _TERMINATE_GRACE_S = 5.0
 def die_with_parent() -> None:
     """Ask the kernel to kill this process when its parent dies."""
     ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
-    parent = multiprocessing.parent_process()
-    if parent is not None and os.getppid() != parent.pid:
+    if os.getppid() != int(os.environ[_PARENT_VARIABLE]):
         os._exit(1)  # it died before the request above
+    os.environ[_PARENT_VARIABLE] = str(os.getpid())
 
 
 def _end_with_owner(owner: int) -> None:
@@ -66,6 +66,7 @@ def main() -> None:
     owner = os.environ.pop(OWNER_VARIABLE, "")
     if owner:
         threading.Thread(target=_end_with_owner, args=(int(owner),), daemon=True).start()
+    os.environ[_PARENT_VARIABLE] = str(os.getpid())
     cores = os.environ.pop(CORES_VARIABLE, "")
     if cores:
         os.sched_setaffinity(0, {int(core) for core in cores.split(",")})

@@ -221,22 +221,13 @@ def run_node(tmp_path: Path) -> Iterator[Callable[..., NodeProcess]]:
             node.process.wait()
 
 
-@pytest.fixture(scope="session")
-def tokenizer_folder() -> Path:
-    """A model folder; the node takes the tokenizer and the chat template from it."""
-    pytest.importorskip("torch", reason="the tiny model is made with torch, which is absent")
-    from csr_policy.serving.models import tiny_model
-
-    return tiny_model()
-
-
 @pytest.fixture
-def unreachable(tokenizer_folder: Path) -> dict[str, object]:
+def unreachable(tiny_folder: Path) -> dict[str, object]:
     """Parameters of a node whose engines refuse: all but the engines works."""
     return {
         # Port 9 (discard) is never served on a test machine, so it refuses at once.
         "engines": ["http://127.0.0.1:9", "http://127.0.0.1:9"],
-        "tokenizer": str(tokenizer_folder),
+        "tokenizer": str(tiny_folder),
         "actions": ["stop", "go", "turn left"],
         "decision.fallback_action": "stop",
         "decision.rate_hz": 10.0,

@@ -73,8 +73,8 @@ CASES = {
         "",
     ),
     "two actions with the same first token": (
-        {"action_coding": "words", "actions": ["turn left", "turn right", "stop"]},
-        "turn left",
+        {"action_coding": "words", "actions": ["stop", "go", "go up"]},
+        "'go' and 'go up' start with the same token",
         "letters",
     ),
     "tokenizer that is not there": ({"tokenizer": "/nowhere"}, "tokenizer", "/nowhere"),

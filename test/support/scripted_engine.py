@@ -76,6 +76,7 @@ def _score(ids: list[int], label: int) -> float:
 
 class _Handler(BaseHTTPRequestHandler):
     protocol_version = "HTTP/1.1"
+    disable_nagle_algorithm = True
     engine: ScriptedEngine
 
     def log_message(self, *_: Any) -> None:

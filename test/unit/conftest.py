@@ -15,12 +15,15 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from pathlib import Path
 
 import pytest
 from scripted_engine import ScriptedEngine, serving
+
+from csr_policy.context.tokens import Tokenizer
 
 
 @pytest.fixture
@@ -38,3 +41,11 @@ def make_engine(tiny_folder: Path) -> Iterator[Callable[..., ScriptedEngine]]:
 @pytest.fixture
 def pair(make_engine: Callable[..., ScriptedEngine]) -> tuple[ScriptedEngine, ScriptedEngine]:
     return make_engine(), make_engine()
+
+
+@pytest.fixture(scope="session", autouse=True)
+def load_each_tokenizer_once() -> Iterator[None]:
+    """Loading takes a second; a tokenizer holds no state between calls."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("csr_policy.context.assembler.Tokenizer", functools.cache(Tokenizer))
+        yield
