@@ -35,21 +35,6 @@ _WORDS = [
     *("door", "wall", "key", "box", "ball", "north", "south"),
     *("left", "right", "ahead", "battery", "odom", "pose", "goal"),
 ]
-    "door",
-    "wall",
-    "key",
-    "box",
-    "ball",
-    "north",
-    "south",
-    "left",
-    "right",
-    "ahead",
-    "battery",
-    "odom",
-    "pose",
-    "goal",
-]
 
 
 class BenchError(RuntimeError):

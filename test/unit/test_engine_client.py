@@ -138,9 +138,7 @@ def test_a_dead_kept_alive_connection_is_replaced_once() -> None:
 
     def once_then_die(connection: socket.socket, _: int) -> None:
         bodies.append(read_request(connection))
-        connection.sendall(
-            b"HTTP/1.1 200 OK\r\nContent-Length: %d\r\n\r\n" % len(reply) + reply
-        )
+        connection.sendall(b"HTTP/1.1 200 OK\r\nContent-Length: %d\r\n\r\n" % len(reply) + reply)
         connection.close()
 
     with raw_server(once_then_die) as url:

@@ -50,7 +50,11 @@ def test_a_decision_is_the_models_distribution(policy: Policy, pair: Pair) -> No
     assert decision.probabilities == pytest.approx(expected)
     assert decision.action == ACTIONS[expected.index(max(expected))]
     assert decision.probability == max(decision.probabilities)
-    assert (decision.engine, decision.route, decision.phase) == ("engine_0", "continuation", "idle")
+    assert (decision.engine, decision.route, decision.phase) == (
+        "engine_0",
+        "continuation",
+        "idle",
+    )
     assert decision.last_chunk_index == 2 and decision.prompt_tokens == len(ids)
 
 

@@ -55,9 +55,7 @@ def test_completions_is_used_where_generate_is_not_offered(
     policy.close()
 
 
-def test_ignored_label_scores_are_found_by_the_probe(
-    make_engine: Make, tiny_folder: Path
-) -> None:
+def test_ignored_label_scores_are_found_by_the_probe(make_engine: Make, tiny_folder: Path) -> None:
     engine = make_engine()
     engine.ignores_label_scores = True
     policy = started(policy_settings([engine.url], tiny_folder))

@@ -357,7 +357,9 @@ def test_random_interleavings_keep_every_chunk_in_order(
     policy.close()
 
 
-def test_a_killed_policy_resumes_where_it_was(pair: Pair, tiny_folder: Path, tmp_path: Path) -> None:
+def test_a_killed_policy_resumes_where_it_was(
+    pair: Pair, tiny_folder: Path, tmp_path: Path
+) -> None:
     path = str(tmp_path / "j.db")
     policy = ready(on(pair, tiny_folder, journal__path=path))
     policy.append("landmark", "map", stamp_ns=0, keep=True)
