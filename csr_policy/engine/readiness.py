@@ -38,8 +38,13 @@ from csr_policy.engine.protocol import Endpoint, Scoring, parse_json
 from csr_policy.engine.scores import distribution
 from csr_policy.settings import EndpointChoice, EngineSettings
 
-TOKENIZER_SAMPLE = "12.3 odom: x -4.56 m, Grüße ✓ {brace}\n\t  <|im_end|> Zwölf\n"
-"""Text on which two tokenizers of different models will not agree by chance."""
+_CHARACTERS = [chr(code) for code in range(33, 127)]
+TOKENIZER_SAMPLE = (
+    "12.3 odom: x -4.56 m, Grüße ✓ {brace}\n\t  <|im_end|> Zwölf\n"
+    + "".join(_CHARACTERS)
+    + " ".join(_CHARACTERS)
+)
+"""Text on which two tokenizers will not agree by chance: every character alone, too."""
 
 _QUICK_S = 10.0
 

@@ -120,7 +120,9 @@ class RosbagsStorage:
 
     def records(self, topics: Collection[str] | None) -> Iterator[Record]:
         """Records of these topics (None for all) in the order of time."""
-        wanted = [item for item, channel in self._pairs if topics is None or channel.topic in topics]
+        wanted = [
+            item for item, channel in self._pairs if topics is None or channel.topic in topics
+        ]
         if not wanted:
             return
         for connection, stamp_ns, data in self._reader.messages(wanted):

@@ -19,6 +19,7 @@ on an empty cache, takes a pair of its own or a `cache_salt` of its own.
 """
 
 import importlib.util
+import json
 import os
 import sys
 from collections.abc import Callable, Iterator
@@ -79,3 +80,18 @@ def make_engine_pair(tiny_model_folder: Path) -> Iterator[MakePair]:
     yield make
     for pair in made:
         pair.stop()
+
+
+@pytest.fixture
+def other_tokenizer(tiny_model_folder: Path, tmp_path: Path) -> Path:
+    """The tiny model's tokenizer with two words changed places: another model's."""
+    for path in tiny_model_folder.glob("*token*"):
+        (tmp_path / path.name).write_bytes(path.read_bytes())
+    for path in tiny_model_folder.glob("chat_template*"):
+        (tmp_path / path.name).write_bytes(path.read_bytes())
+    file = tmp_path / "tokenizer.json"
+    document = json.loads(file.read_text(encoding="utf-8"))
+    vocabulary = document["model"]["vocab"]
+    vocabulary["Ġx"], vocabulary["Ġm"] = vocabulary["Ġm"], vocabulary["Ġx"]
+    file.write_text(json.dumps(document), encoding="utf-8")
+    return tmp_path

@@ -16,7 +16,7 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -36,6 +36,11 @@ LONG = {
     "eviction__head_max_tokens": 256,
     "decision__rate_hz": 0.05,
 }
+
+
+@pytest.fixture(autouse=True)
+def key_of_the_pair(engine_pair: EnginePair, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("CSR_POLICY_API_KEY", engine_pair.api_key)
 
 
 @contextmanager
@@ -174,8 +179,6 @@ def test_a_threshold_at_the_models_limit_is_one_line(engine_pair: EnginePair) ->
     assert line.startswith("reconciliation.tau_mem_tokens: is ") and "expected less" in line
 
 
-def test_another_tokenizer_is_one_line(
-    engine_pair: EnginePair, other_tokenizer: Callable[[], Path]
-) -> None:
-    line = refusal(Policy(policy_settings(engine_pair.urls, other_tokenizer(), **LONG)))
+def test_another_tokenizer_is_one_line(engine_pair: EnginePair, other_tokenizer: Path) -> None:
+    line = refusal(Policy(policy_settings(engine_pair.urls, other_tokenizer, **LONG)))
     assert line.startswith("tokenizer: differs from the one that")
