@@ -116,7 +116,9 @@ def product_form(workload: Workload) -> Statistics:
     place = positions(workload.offsets)
     most = int(place.max()) + 1
     reached = np.bincount(place, minlength=most).astype(np.float64)
-    mean_new = np.bincount(place, weights=workload.new, minlength=most) / reached
+    grown = np.diff(workload.size, prepend=0)
+    grown[place == 0] = workload.size[place == 0]
+    mean_new = np.bincount(place, weights=grown, minlength=most) / reached
     mean_size = np.cumsum(mean_new)
     survive = reached / workload.conversations
     after = np.concatenate((survive[1:], [0.0]))

@@ -19,7 +19,7 @@
 | `sharegpt` | JSON list of `{"conversations": [{"from": ..., "value": ...}, ...]}`: text |
 | `mooncake` | JSONL of requests: `timestamp` (ms), `input_length`, `output_length`, `hash_ids` |
 | `journal` | the SQLite journal of a policy: each sequence version is a conversation |
-| `decisions` | CSV of decisions with `version` and `prompt_tokens`, optional `stamp_s` |
+| `decisions` | CSV of decisions with `version` and `prompt_tokens`, optional `time_s` |
 
 A record without a usable conversation is counted in `Trace.skipped`, never dropped
 silently; a file without any is refused.
@@ -310,7 +310,7 @@ def _read_decisions(path: Path) -> Trace:
             skipped += 1
             continue
         lengths.setdefault(row["version"], []).append(length)
-        stamps.setdefault(row["version"], []).append(float(row.get("stamp_s") or "nan"))
+        stamps.setdefault(row["version"], []).append(float(row.get("time_s") or "nan"))
     conversations = [
         [(grown[0], 0), *((max(b - a, 1), 0) for a, b in itertools.pairwise(grown))]
         for grown in lengths.values()

@@ -243,6 +243,12 @@ def _background(session: Session, flow: _Flow, others: float) -> Background:
     return Background(mean, deviation, 3 * gap.mean_s, float(flow.shared))
 
 
+def fleet_background(session: Session, *, robots: float, law: TailLaw) -> Background:
+    """The displacement that one robot of a fleet sees."""
+    _check(robots, 1)
+    return _background(session, _flow(session, cycle(session), law), robots - 1)
+
+
 def found_by_block(session: Session, *, robots: float, blocks: int, law: TailLaw) -> FloatArray:
     """P(block k of a robot's own content is still there at its next tick), k = 1, 2, ..."""
     return _found(session, robots=robots, blocks=blocks, law=law, gap=session.gap)
@@ -252,9 +258,8 @@ def _found(
     session: Session, *, robots: float, blocks: int, law: TailLaw, gap: GapLaw
 ) -> FloatArray:
     _check(robots, blocks)
-    work = cycle(session)
-    background = _background(session, _flow(session, work, law), robots - 1)
-    targets = blocks - np.arange(1, int(work.reusable.max()) + 1)
+    background = fleet_background(session, robots=robots, law=law)
+    targets = blocks - np.arange(1, int(cycle(session).reusable.max()) + 1)
     return found_probability(targets, background, gap)
 
 

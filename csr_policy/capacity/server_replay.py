@@ -114,7 +114,7 @@ class Served:
         """Realised times between two prompts of a conversation, censored ones left out."""
         order = np.lexsort((self.turn, self.instance))
         same = np.diff(self.instance[order]) == 0
-        return np.diff(self.sent_s[order])[same]
+        return np.asarray(np.diff(self.sent_s[order])[same])
 
     @property
     def latencies_s(self) -> FloatArray:
@@ -199,7 +199,9 @@ class _Worker(threading.Thread):
                     raise
                 continue
             if response.status != 200:
-                raise ValueError(f"status {response.status}: {data[:200].decode('utf-8', 'replace')}")
+                raise ValueError(
+                    f"status {response.status}: {data[:200].decode('utf-8', 'replace')}"
+                )
             parsed: dict[str, Any] = json.loads(data)
             return parsed
         raise ConnectionError("unreachable")

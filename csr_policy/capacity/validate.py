@@ -126,6 +126,7 @@ class Setting:
         law: Tail law of the engine.
         boundary: Turn boundary.
         seed: Of the conversations, arrivals and gaps.
+        text_seed: Of the texts; two points on one engine must not share theirs.
     """
 
     arrival_rate_hz: float
@@ -137,6 +138,7 @@ class Setting:
     law: TailLaw = TailLaw.TAILS_FIRST
     boundary: Boundary = Boundary.DISAGGREGATED
     seed: int = 0
+    text_seed: int = 0
 
 
 def scale_tokens(trace: Trace, factor: float) -> Trace:
@@ -150,6 +152,14 @@ def scale_tokens(trace: Trace, factor: float) -> Trace:
     prompt = np.maximum(np.rint(trace.prompt_tokens * factor), 1).astype(np.int64)
     reply = np.rint(trace.reply_tokens * factor).astype(np.int64)
     return replace(trace, prompt_tokens=prompt, reply_tokens=reply)
+
+
+def enough_warm_up(trace: Trace, setting: Setting) -> int:
+    """Conversations before the window: 95 % of lifetimes, and two fillings of the cache."""
+    lifetime_s = float(np.quantile(trace.turn_counts - 1, 0.95)) * setting.gap_mean_s
+    work = blocks_of(trace, setting.block_tokens, reading=Reading.LIVE)
+    filling = 2 * setting.blocks / float(work.size[work.offsets[1:] - 1].mean())
+    return int(np.ceil(max(lifetime_s * setting.arrival_rate_hz, filling))) + 10
 
 
 def schedule_of(trace: Trace, setting: Setting) -> Schedule:
@@ -172,7 +182,12 @@ def run_point(
     """
     schedule = schedule_of(trace, setting)
     served = replay_on_server(
-        server, trace, schedule, boundary=setting.boundary, seed=setting.seed, progress=progress
+        server,
+        trace,
+        schedule,
+        boundary=setting.boundary,
+        seed=setting.text_seed,
+        progress=progress,
     )
     return compare(trace, schedule, served, setting)
 

@@ -90,6 +90,9 @@ class DecisionLoop:
         """Let the model see what was published; a full disk must not end the decisions."""
         if not decision.action or decision.outcome is Outcome.NOT_READY:
             return
+        if not decision.stamp_ns:
+            # Simulated time has not begun: a chunk from before it would spoil every time after.
+            return
         try:
             self._policy.remember_action(decision.action)
         except ChunkRefusedError as refused:

@@ -136,11 +136,18 @@ class QuestionPool:
 class Questions:
     """The callbacks of the two services; they run in a reentrant callback group."""
 
-    def __init__(self, policy: Policy, pool: QuestionPool, settings: AskSettings) -> None:
-        """Ask `policy`, within the bounds of `settings`."""
+    def __init__(
+        self,
+        policy: Policy,
+        pool: QuestionPool,
+        settings: AskSettings,
+        obstacle: Callable[[], str],
+    ) -> None:
+        """Ask `policy`, within the bounds of `settings`, while there is no `obstacle()`."""
         self._policy = policy
         self._pool = pool
         self._settings = settings
+        self._obstacle = obstacle
         self._open_calls = 0
 
     @property
@@ -178,6 +185,9 @@ class Questions:
     async def _answer(
         self, ask: Callable[[], _Response], refuse: Callable[[str], _Response]
     ) -> _Response:
+        obstacle = self._obstacle()
+        if obstacle:
+            return refuse(obstacle)
         self._open_calls += 1
         try:
             return await self._pool.submit(ask, refuse)

@@ -149,7 +149,9 @@ class Runtime:
             self._faults,
             self._subscriptions.subscribed,
         )
-        self._questions = Questions(self._policy, self._pool, self._settings.ask)
+        self._questions = Questions(
+            self._policy, self._pool, self._settings.ask, self._question_obstacle
+        )
         self._plumbing = Plumbing(
             self._node,
             self._questions,
@@ -225,6 +227,11 @@ class Runtime:
         response.message = reason or "accepted"
         self._look()
         return response
+
+    def _question_obstacle(self) -> str:
+        # A reply becomes a chunk, and a chunk from before simulated time begins would spoil
+        # every time after it.
+        return "" if self._ros_time_ns() else "use_sim_time is true, but no /clock arrives"
 
     def _thread_died(self, name: str, trace: str) -> None:
         self._faults.thread_died(name, trace.strip().splitlines()[-1])

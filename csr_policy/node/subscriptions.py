@@ -76,13 +76,11 @@ class Subscriptions:
         own_profile = own_topic_profile()
         for name, observation in settings.observations.items():
             match = observation.qos is QosPreset.MATCH
-            topic = node.resolve_topic_name(observation.topic)
-            self._sources[name] = _Source(topic, classes[name], match)
+            self._sources[name] = _Source(observation.topic, classes[name], match)
             if not match:
                 self._subscribe(name, preset_profile(observation.qos))
         for name, own_class in _OWN_TYPES.items():
-            topic = node.resolve_topic_name(f"~/{name}")
-            self._sources[name] = _Source(topic, own_class, match=False)
+            self._sources[name] = _Source(f"~/{name}", own_class, match=False)
             self._subscribe(name, own_profile)
 
     def match(self) -> None:
@@ -99,7 +97,10 @@ class Subscriptions:
     def subscribed(self) -> Mapping[str, Subscribed]:
         """How each source is subscribed."""
         return {
-            name: Subscribed(source.topic, qos_text(source.profile) if source.profile else "")
+            name: Subscribed(
+                self._node.resolve_topic_name(source.topic),
+                qos_text(source.profile) if source.profile else "",
+            )
             for name, source in self._sources.items()
         }
 

@@ -195,13 +195,13 @@ def run_node(tmp_path: Path) -> Iterator[Callable[..., NodeProcess]]:
         parameters: dict[str, object],
         *arguments: str,
         environment: dict[str, str] | None = None,
-        python: tuple[str, ...] = (),
+        python: tuple[str, ...] = ("-m", "csr_policy.node.main"),
     ) -> NodeProcess:
         number = len(running)
         file = tmp_path / f"parameters_{number}.yaml"
         file.write_text(yaml.safe_dump({"/**": {"ros__parameters": parameters}}))
         log_path = tmp_path / f"node_{number}.log"
-        argv = [sys.executable, *python, "-m", "csr_policy.node.main", "--ros-args"]
+        argv = [sys.executable, *python, "--ros-args"]
         argv += ["--params-file", str(file), *arguments]
         with log_path.open("wb") as log:
             process = subprocess.Popen(

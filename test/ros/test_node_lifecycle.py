@@ -18,8 +18,9 @@ from __future__ import annotations
 import signal
 
 import pytest
-from csr_policy.msg import ActionDecision
+from csr_policy.msg import ActionDecision, StateChunk
 from csr_policy.srv import Ask, Decide
+from diagnostic_msgs.msg import DiagnosticStatus
 from lifecycle_msgs.msg import State, Transition
 from lifecycle_msgs.srv import ChangeState, GetState
 from rcl_interfaces.msg import Parameter, ParameterType, ParameterValue
@@ -158,4 +159,35 @@ def test_a_signal_before_the_node_is_up_ends_it(run_node, unreachable, robot):
     node = run_node(unreachable)
     robot.wait_for(lambda: robot.node.count_publishers("/rosout") > 1, "the node in the graph")
 
+    assert node.stop() == 0
+
+
+def test_a_dead_thread_is_in_the_status_and_its_traceback_in_the_log(run_node, unreachable, robot):
+    program = """
+import sys
+from csr_policy.node.ingest_thread import IngestWorker
+from csr_policy.node.main import main
+
+def take(self, item):
+    raise RuntimeError("nobody thought of this")
+
+IngestWorker._take = take
+sys.exit(main())
+"""
+    node = run_node(unreachable, python=("-c", program))
+    robot.publisher(StateChunk, "/csr_policy/chunk").publish(StateChunk(text="x"))
+
+    status = robot.wait_for_status(lambda s: s.dead_thread, "a dead thread")
+    robot.wait_for_decision(lambda d: True, "a decision in spite of it")
+    robot.wait_for(
+        lambda: any(
+            d.status[0].level == DiagnosticStatus.ERROR and "ingest" in d.status[0].message
+            for d in robot.diagnostics
+        ),
+        "the error in the diagnostics",
+    )
+
+    assert status.dead_thread == "ingest"
+    assert "nobody thought of this" in status.last_error
+    assert node.lines("Traceback")
     assert node.stop() == 0
