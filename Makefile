@@ -47,7 +47,7 @@ COLCON := env VIRTUAL_ENV=$(VENV) AMENT_PREFIX_PATH=$(VENV) PATH="$(VENV)/bin:$$
 activate :=
 endif
 
-# An environment of the other mode, or one that was moved here, cannot be used.
+# An environment of the other mode, or one that was moved here, is refused by make_venv.sh.
 ENVIRONMENT := $(MODE) $(CURDIR)
 ifneq ($(shell cat $(STAMPS)/python 2>/dev/null),$(ENVIRONMENT))
 .PHONY: $(STAMPS)/python
@@ -95,7 +95,7 @@ build: env
 	    -DPython3_EXECUTABLE=$(VENV)/bin/python -DCSR_POLICY_PYTHON=$(VENV)/bin/python
 
 models: build $(STAMPS)/serving
-	@$(SERVING)/bin/python -m csr_policy.serving.models models
+	@$(SERVING)/bin/python -m csr_policy.serving.models --out models
 
 env: $(STAMPS)/packages $(STAMPS)/serving
 

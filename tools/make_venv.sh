@@ -13,10 +13,10 @@
 # See the License for the specific language governing permissions and
 # limitations under the License.
 
-# make_venv.sh ENVIRONMENT FOLDER PYTHON OPTION...: create the virtual environment FOLDER, or keep
-# the one that is there where it is of the kind ENVIRONMENT names (or of unknown kind and works).
-# An empty PYTHON takes the first of those known to work. What is installed by `python` and what
-# stands in the stamps starts over with a new environment.
+# make_venv.sh ENVIRONMENT FOLDER PYTHON OPTION...: create the virtual environment FOLDER where
+# there is none that works. ENVIRONMENT names its kind and place; one of another kind is left
+# alone and refused, since throwing it away is for its owner to say. An empty PYTHON takes the
+# first of those known to work.
 
 set -euo pipefail
 
@@ -47,10 +47,15 @@ if [[ -z $python ]] || ! works "$python"; then
 fi
 
 stamp=$folder/stamps/python
-if [[ -e $stamp && $(<"$stamp") != "$environment" ]] || ! "$folder/bin/python" -c '' 2>/dev/null; then
+if [[ -e $stamp && $(<"$stamp") != "$environment" ]]; then
+    echo "csr_policy: $folder is of the kind '$(<"$stamp")', and this is '$environment':" \
+        "source ROS 2 (or do not) as when it was made, or remove it: rm -r $folder" >&2
+    exit 1
+fi
+if ! "$folder/bin/python" -m pip --version >/dev/null 2>&1; then
     echo "csr_policy: creating $folder with $("$python" --version)"
     "$python" -m venv --clear "$@" "$folder"
 fi
-mkdir -p "$folder/stamps"
 "$(dirname "$0")/pip_install.sh" "$folder/bin/python" -r requirements/bootstrap.txt
+mkdir -p "$folder/stamps"
 echo "$environment" >"$stamp"

@@ -95,9 +95,10 @@ def _independence(workload: Workload) -> Finding:
     name = "turns and sizes independent (B.2)"
     counts = workload.turn_counts
     total = row_sum(workload.new, workload.offsets)
-    if counts.size < _FEW or counts.min() == counts.max():
-        return Finding(name, None, "too few conversations, or all of one length", "")
-    test = scipy_stats.spearmanr(counts, total / counts)
+    each = total / counts
+    if counts.size < _FEW or counts.min() == counts.max() or each.min() == each.max():
+        return Finding(name, None, "too few conversations, or all alike", "")
+    test = scipy_stats.spearmanr(counts, each)
     product = product_form(workload)
     direct = statistics(workload)
     difference = product.a_r / direct.a_r - 1

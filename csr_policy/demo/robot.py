@@ -65,7 +65,7 @@ class RobotNode(Node):
     @property
     def last_observation(self) -> str:
         """What it saw last, in one line."""
-        return f"{self.world.beacon()}; {self.world.view()}"
+        return f"goal {self.world.way()}, {self.world.view()}"
 
     def destroy_node(self) -> None:
         """Close the world as well."""

@@ -33,6 +33,7 @@ from csr_policy.demo.summary import DecisionRow
 _FRAME_LINES = 9
 """Lines around the rows: explanation, header, borders, status, progress."""
 _REFRESH_HZ = 4
+_KEPT_ROWS = 200
 _OBSERVATION_WIDTH = 46
 _COLUMNS = (
     ("time", "right"),
@@ -58,7 +59,9 @@ class LiveTable:
     def __init__(self, console: Console, explanation: str) -> None:
         self._console = console
         self._explanation = explanation
-        self._rows: deque[DecisionRow] = deque(maxlen=200)
+        self._rows: deque[DecisionRow] = deque(maxlen=_KEPT_ROWS)
+        self._swaps: set[int] = set()
+        self._version: int | None = None
         self._status = ""
         self._live = Live(
             console=console, refresh_per_second=_REFRESH_HZ, transient=False, auto_refresh=False
@@ -83,9 +86,14 @@ class LiveTable:
 
     def add(self, row: DecisionRow) -> None:
         """Show one more decision."""
+        # A version may need several decisions until its first reply; it began with one swap.
+        swapped = row.after_swap and self._version not in (None, row.version)
+        self._version = row.version if row.engine else self._version
         self._rows.append(row)
+        if swapped:
+            self._swaps.add(row.id)
         if not self._console.is_terminal:
-            if row.after_swap:
+            if swapped:
                 self._print(f"-- {_swap_text(row)} --")
             self._print(_plain(cells(row)))
 
@@ -116,9 +124,9 @@ class LiveTable:
         room = max(4, self._console.height - _FRAME_LINES)
         shown = list(self._rows)[-room:]
         # A swap takes a line of its own.
-        shown = shown[min(len(shown) - 1, sum(row.after_swap for row in shown)) if shown else 0 :]
+        shown = shown[sum(row.id in self._swaps for row in shown[1:]) :]
         for row in shown:
-            if row.after_swap:
+            if row.id in self._swaps:
                 table.add_row("", Text(_swap_text(row), style="bold yellow"))
             style = "" if row.ok else "red"
             table.add_row(*(Text(cell, style=style) for cell in cells(row)))

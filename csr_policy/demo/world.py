@@ -137,13 +137,17 @@ class World:
         """Moves to the goal on the shortest way."""
         return self._way[self._cell]
 
-    def beacon(self) -> str:
-        """Direction of the shortest way to the goal, as the goal's beacon shows it."""
+    def way(self) -> str:
+        """The move that begins a shortest way to the goal."""
         here = self._way[self._cell]
         for name in MOVES:
             if self._way.get(self._neighbour(name), here) < here:
-                return f"the goal is {name}. Way to it: {name}"
+                return name
         raise AssertionError("a shortest way has a next cell")
+
+    def beacon(self) -> str:
+        """What the goal's beacon tells, in one line."""
+        return f"the goal is {self.way()}. Way to it: {self.way()}"
 
     def view(self) -> str:
         """What the robot's sensors see around it, in one line."""

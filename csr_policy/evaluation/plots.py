@@ -85,8 +85,8 @@ def plot_ttft(
         _mark_reconciliation(axes, points)
         axes.grid(visible=True, axis="y", alpha=0.3)
         axes.spines[["top", "right"]].set_visible(False)
-    upper.legend(loc="upper left", fontsize=8, ncols=3, framealpha=0.9)
-    lower.legend(loc="upper left", fontsize=8, ncols=2, framealpha=0.9)
+        if axes.get_legend_handles_labels()[0]:
+            axes.legend(loc="upper left", fontsize=8, ncols=3, framealpha=0.9)
     figure.savefig(path, dpi=_DPI)
 
 
@@ -162,7 +162,11 @@ def _mark_reconciliation(axes: Axes, points: Sequence[DecisionPoint]) -> None:
     if start_s is not None:
         label = None if labelled else "other engine warms up"
         axes.axvspan(start_s, points[-1].time_s, color=_WARMING_COLOUR, alpha=0.25, label=label)
-    swaps = [p.time_s for p in points if p.after_swap]
-    for number, time_s in enumerate(swaps):
+    swaps: dict[int, float] = {}
+    for point in points:
+        if point.after_swap:
+            # Until its first reply, every decision on a version is marked.
+            swaps.setdefault(point.version, point.time_s)
+    for number, time_s in enumerate(swaps.values()):
         label = "swap" if number == 0 else None
         axes.axvline(time_s, color=_SWAP_COLOUR, linewidth=1, linestyle="-.", label=label)

@@ -32,6 +32,7 @@ from csr_policy.reconciliation.state import EngineSlot, SharedState
 from csr_policy.settings import Settings
 
 LOG = logging.getLogger(__name__)
+_STILL_THERE_S = 3.0
 
 
 class EngineKeeper:
@@ -59,14 +60,21 @@ class EngineKeeper:
         return self._state.slots[self._number]
 
     def run(self) -> None:
-        """Until the stop: whenever the engine is not ready, try to make it so."""
+        """Until the stop: whenever the engine is not ready, or in doubt, see to it."""
+        slot = self._slot
         while not self._stop.is_set():
             with self._state.changed:
-                self._state.changed.wait_for(lambda: self._stop.is_set() or not self._slot.ready)
+                self._state.changed.wait_for(
+                    lambda: self._stop.is_set() or slot.doubted or not slot.ready
+                )
+                ready, slot.doubted = slot.ready, False
             if self._stop.is_set():
                 return
             try:
-                self._make_ready()
+                if ready:
+                    slot.client.get("/v1/models", _STILL_THERE_S)
+                else:
+                    self._make_ready()
             except EngineError as error:
                 self._note_failure(error)
                 self._stop.wait(self._settings.engine.probe_period_s)
@@ -100,7 +108,8 @@ class EngineKeeper:
         with self._state.lock:
             if primary and self._state.context.find(live.version.number) is live:
                 slot.held[live.version.number] = tokens
-            slot.ready, slot.lost, slot.error, slot.misses = True, False, "", 0
+            slot.ready, slot.lost, slot.error = True, False, ""
+            slot.misses, slot.doubted = 0, False
             self._state.changed.notify_all()
         self._said = ""
         LOG.info(

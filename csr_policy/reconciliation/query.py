@@ -32,8 +32,14 @@ from csr_policy.engine.protocol import Usage
 from csr_policy.reconciliation.routing import RouteCase, route
 from csr_policy.reconciliation.state import Phase, SharedState, full_blocks
 
-MISSES_BEFORE_CHECK = 2
-"""Deadlines missed in a row after which the engine is checked in the background."""
+MISSES_BEFORE_DOUBT = 3
+"""Deadlines missed in a row after which the engine is asked whether it still answers."""
+MISSES_BEFORE_LOSS = 12
+"""Deadlines missed in a row after which it is given up although it answers.
+
+A slow engine keeps what it computed of a request that was cancelled, so the next one has less
+to compute: a few misses in a row are no reason to move the robot to a cold cache.
+"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -145,7 +151,7 @@ def record_success(state: SharedState, dispatch: Dispatch, usage: Usage) -> str:
     """
     with state.lock:
         slot = state.slots[dispatch.engine]
-        slot.misses = 0
+        slot.misses, slot.doubted = 0, False
         version = dispatch.state.version
         if state.context.find(version) is not None:
             known = slot.held.get(version, 0)
@@ -170,7 +176,9 @@ def record_failure(state: SharedState, dispatch: Dispatch, error: EngineError) -
         state.last_error = f"{slot.client.name}: {error}"
         if isinstance(error, EngineDeadlineError):
             slot.misses += 1
-            if slot.misses < MISSES_BEFORE_CHECK:
+            if slot.misses < MISSES_BEFORE_LOSS:
+                slot.doubted |= slot.misses % MISSES_BEFORE_DOUBT == 0
+                state.changed.notify_all()
                 return
         elif not isinstance(error, EngineUnreachableError) and _status(error) < 500:
             return

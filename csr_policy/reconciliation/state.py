@@ -52,6 +52,7 @@ class EngineSlot:
         held: Version number to static tokens of it that this engine has computed.
         misses: Deadlines missed in a row.
         lost: It failed, rather than not having been reached yet.
+        doubted: It missed deadlines, and is to be asked whether it still answers.
     """
 
     client: EngineClient
@@ -61,6 +62,7 @@ class EngineSlot:
     held: dict[int, int] = field(default_factory=dict)
     misses: int = 0
     lost: bool = False
+    doubted: bool = False
 
     def fail(self, error: str) -> None:
         """Note that the engine cannot be used until it was checked again."""
@@ -68,6 +70,7 @@ class EngineSlot:
         self.lost = True
         self.error = error
         self.misses = 0
+        self.doubted = False
 
     @property
     def block_tokens(self) -> int:

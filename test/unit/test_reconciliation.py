@@ -374,3 +374,27 @@ def test_a_killed_policy_resumes_where_it_was(
     index = again.append("more", "view")
     assert index == decision.last_chunk_index + 1
     again.close()
+
+
+def test_missed_deadlines_alone_do_not_move_the_robot(pair: Pair, tiny_folder: Path) -> None:
+    policy = ready(on(pair, tiny_folder))
+    asked = threading.Event()
+    pair[0].before = lambda path, body: asked.set() if path == "/v1/models" else None  # type: ignore[func-returns-value]
+    pair[0].gate.clear()
+    for _ in range(5):
+        assert policy.decide(deadline_s=0.02).outcome is Outcome.FALLBACK_DEADLINE
+    assert asked.wait(PATIENCE_S), "the engine is asked whether it still answers"
+    pair[0].gate.set()
+    decision = policy.decide(deadline_s=PATIENCE_S)
+    assert decision.ok and decision.engine == "engine_0" and policy.status().failovers == 0
+    policy.close()
+
+
+def test_an_engine_that_answers_but_never_decides_is_given_up(
+    pair: Pair, tiny_folder: Path
+) -> None:
+    policy = ready(on(pair, tiny_folder))
+    pair[0].gate.clear()
+    wait_until(lambda: policy.decide(deadline_s=0.02).engine == "engine_1", "the robot is moved")
+    assert policy.status().failovers == 1
+    policy.close()

@@ -16,6 +16,7 @@
 import os
 import runpy
 import subprocess
+import sys
 import sysconfig
 from pathlib import Path
 
@@ -52,6 +53,18 @@ def test_a_named_python_that_will_not_do_is_named(tmp_path: Path) -> None:
     result = make_venv(tmp_path / "venv", "/nowhere/python3", os.environ["PATH"])
     assert result.returncode == 1
     assert "(tried /nowhere/python3)" in result.stderr
+
+
+def test_an_environment_of_another_kind_is_refused_and_left_alone(tmp_path: Path) -> None:
+    stamp = tmp_path / "venv" / "stamps" / "python"
+    stamp.parent.mkdir(parents=True)
+    stamp.write_text("ros-jazzy /elsewhere\n")
+    result = make_venv(tmp_path / "venv", sys.executable, os.environ["PATH"])
+    assert result.returncode == 1
+    (line,) = result.stderr.splitlines()
+    assert "is of the kind 'ros-jazzy /elsewhere', and this is 'kind'" in line
+    assert stamp.read_text() == "ros-jazzy /elsewhere\n"
+    assert [path.name for path in (tmp_path / "venv").iterdir()] == ["stamps"]
 
 
 def test_the_wheels_cmake_files_get_this_environments_headers() -> None:

@@ -32,7 +32,6 @@ from rich.table import Table
 
 from csr_policy.capacity.commands.flags import Output
 
-
 _TABLE_WIDTH = 150
 
 

@@ -242,6 +242,8 @@ def _replay_timed(cache: BlockLru, timeline: Timeline, workload: Workload) -> Re
         while running and running[0].finish_s <= now:
             refused += _complete(cache, heapq.heappop(running))
         owner = int(timeline.conversation[index])
+        if any(request.owner == owner for request in running):
+            raise CapacityError(f"timeline: turns of conversation {owner} overlap")
         group = int(timeline.group[index])
         loose = prompt_all[index] - prompt_full[index]
         found = cache.arrive(owner, group, prompt_full[index], loose)

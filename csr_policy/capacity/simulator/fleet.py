@@ -118,7 +118,7 @@ def simulate_fleet(
     if robots < 1 or fleets < 1:
         raise CapacityError(f"robots: {robots} in {fleets} fleets; expected 1 or more")
     work = cycle(session)
-    grouped = _with_groups(session, work)
+    grouped = with_groups(session, work)
     ratios, total = [], 0
     for fleet in range(fleets):
         rng = np.random.default_rng([seed, fleet])
@@ -132,8 +132,8 @@ def simulate_fleet(
     return FleetResult(float(np.mean(ratios)), spread, fleets, total)
 
 
-def _with_groups(session: Session, work: Workload) -> Workload:
-    """The cycle with the prefix as its group's blocks, private ones too."""
+def with_groups(session: Session, work: Workload) -> Workload:
+    """The cycle with its prefix as blocks of a group, a private one of one robot too."""
     prefix = session.prefix_tokens // session.block_tokens
     if session.shared_prefix or prefix == 0:
         return work

@@ -103,7 +103,8 @@ def poisson_timeline(
         rows = rng.integers(0, workload.conversations, count)
     arrivals = np.cumsum(rng.exponential(1 / arrival_rate_hz, count))
     offsets, flat = gather_rows(workload.offsets, rows)
-    gaps = np.maximum(gap.sample(rng, int(offsets[-1])), service_s)
+    # A little longer than the service, or rounding would let a turn overtake the one before.
+    gaps = np.maximum(gap.sample(rng, int(offsets[-1])), service_s * (1 + 1e-9))
     first = np.zeros(flat.size, dtype=np.bool_)
     first[offsets[:-1]] = True
     gaps[first] = arrivals
