@@ -25,6 +25,8 @@ from csr_policy.serving.models import tiny_model
 
 sys.path.insert(0, str(Path(__file__).parent / "support"))
 
+pytest_plugins = ["engine_fixtures"]
+
 
 @pytest.fixture(scope="session")
 def tiny_folder() -> Path:

@@ -122,10 +122,10 @@ class BagPlayer:
         return dict(self._refused)
 
     @property
-    def subscribed(self) -> bool:
-        """True where every observed topic that is played has a subscriber."""
-        observed = [self._publishers[name] for name in self._sources if name in self._publishers]
-        return all(publisher.get_subscription_count() > 0 for publisher in observed)
+    def without_subscriber(self) -> tuple[str, ...]:
+        """Observed topics that are played and that nobody subscribes yet."""
+        observed = [name for name in self._sources if name in self._publishers]
+        return tuple(n for n in observed if not self._publishers[n].get_subscription_count())
 
     @property
     def finished(self) -> bool:

@@ -148,7 +148,9 @@ def _about_bag(scene: object) -> list[str]:
     from csr_policy.demo.scenes import BagScene
 
     assert isinstance(scene, BagScene)
-    speed = "" if scene.rate == 1.0 else f" at {scene.rate:g} times its speed"
+    speed = f" at {scene.rate:g} times its speed" if scene.rate != 1.0 else ""
+    if scene.slowed:
+        speed += ", to give time for about one decision a second"
     lines = [
         f"recording of {scene.reader.duration_s:.1f} s, played in {scene.duration_s:.0f} s{speed};"
         f" {len(scene.plan.observations)} topics are observed"

@@ -33,7 +33,7 @@ from csr_policy.observation.bags import BagError, BagReader
 from csr_policy.settings import ObservationSettings
 
 _BASELINE_MOVES = 400
-_TOKENS_PER_S = 45.0
+_TOKENS_PER_S = 25.0
 """Budget of a recording's observations: a decision a second computes them on one core."""
 
 
@@ -64,8 +64,13 @@ class Scene(Protocol):
         """Make its nodes."""
         ...
 
-    def start(self) -> bool:
-        """Begin once the policy is ready; False where something is still awaited."""
+    @property
+    def awaited(self) -> str:
+        """What is not there yet once the policy is ready, in a few words; empty for nothing."""
+        ...
+
+    def start(self) -> None:
+        """Begin."""
         ...
 
     def stop(self) -> None:
@@ -82,6 +87,7 @@ class RobotScene:
 
     failure = ""
     finished = False
+    awaited = ""
 
     def __init__(self, environment: str, seed: int, policy: str) -> None:
         """Build the world.
@@ -109,9 +115,8 @@ class RobotScene:
         self._robot = RobotNode(self.world, policy=self._policy, context=graph.context)
         graph.add(self._robot)
 
-    def start(self) -> bool:
+    def start(self) -> None:
         """The robot waits for its first action by itself."""
-        return True
 
     def stop(self) -> None:
         """The robot stands still without actions."""
@@ -151,6 +156,7 @@ class BagScene:
         self._observations: Mapping[str, ObservationSettings] = {}
         slower = max(self.reader.duration_s, 0.1) / min_duration_s
         self.rate = rate or float(f"{min(1.0, slower):.2g}")
+        self.slowed = not rate and self.rate < 1.0
         if not self.playable.types:
             self.reader.close()
             reasons = "; ".join(f"{t}: {r}" for t, r in self.playable.refused.items())
@@ -201,13 +207,16 @@ class BagScene:
             node, self.reader, self.playable, self._observations, rate=self.rate
         )
 
-    def start(self) -> bool:
-        """Begin to play once the policy has subscribed."""
+    @property
+    def awaited(self) -> str:
+        """Observed topics that nobody subscribes yet: their messages would be lost."""
+        missing = self._player.without_subscriber if self._player else ()
+        return f"a subscriber of {', '.join(missing)}" if missing else ""
+
+    def start(self) -> None:
+        """Begin to play."""
         assert self._player is not None, "enter comes first"
-        if not self._player.subscribed:
-            return False
         self._player.start()
-        return True
 
     def stop(self) -> None:
         """Stop playing and close the recording."""

@@ -54,7 +54,7 @@ _ENGINE_ARGUMENTS = ("--block-size", "32")
 """The prompt's last, partial block is computed anew for every decision: of vLLM's 128 tokens on
 a CPU that is 64 on average, a third of the work here."""
 _READY_TIMEOUT_S = 120.0
-_SUBSCRIBE_TIMEOUT_S = 30.0
+_AWAITED_TIMEOUT_S = 20.0
 _LAST_DECISION_S = 1.5
 _DISCOVERY_S = 1.0
 _POLL_S = 0.1
@@ -173,8 +173,14 @@ class Session:
         stack.callback(self._node.stop)
         self._say("starting the policy's node")
         self._node.start(environment)
-        self._wait(self._is_ready, _READY_TIMEOUT_S, "the policy is not ready")
-        self._wait(self._scene.start, _SUBSCRIBE_TIMEOUT_S, "the policy did not subscribe")
+        if not self._wait(self._is_ready, _READY_TIMEOUT_S):
+            reason = self._node.last_error() or self._last_error()
+            raise SessionError(
+                f"the policy is not ready after {_READY_TIMEOUT_S:.0f} s{reason and ': ' + reason}"
+            )
+        if not self._wait(lambda: not self._scene.awaited, _AWAITED_TIMEOUT_S):
+            self._say(f"starting without {self._scene.awaited}")
+        self._scene.start()
 
     def _refuse_second_policy(self, watcher: Watcher) -> None:
         if watcher.policy_is_there:
@@ -224,10 +230,10 @@ class Session:
         status = self._watcher.status if self._watcher else None
         memory = f"{status.static_tokens} of {counters.tau_mem_tokens} tokens" if status else ""
         phase = f", {status.phase}" if status and status.phase != "idle" else ""
-        wanted = "" if self._target.until_finished else f" (until {self._target})"
+        target = "" if self._target.until_finished else f"; it ends at {self._target}"
         return (
             f"{sum(row.ok for row in rows)} OK of {len(rows)} decisions, {counters.swaps} swaps"
-            f"{wanted}   memory {memory}{phase}   {self._scene.progress}"
+            f"{target}\nmemory {memory}{phase}; {self._scene.progress}"
         )
 
     def _conclude(self, *, interrupted: bool) -> int:
@@ -265,14 +271,19 @@ class Session:
         status = self._watcher.status if self._watcher else None
         return status is not None and bool(status.ready)
 
-    def _wait(self, condition: Callable[[], bool], timeout_s: float, problem: str) -> None:
+    def _last_error(self) -> str:
+        status = self._watcher.status if self._watcher else None
+        return str(status.last_error) if status else ""
+
+    def _wait(self, condition: Callable[[], bool], timeout_s: float) -> bool:
+        """Wait for a condition; False when the time is over."""
         until_s = time.monotonic() + timeout_s
         while not condition():
             self._check()
             if time.monotonic() > until_s:
-                detail = self._node.last_error() if self._node else ""
-                raise SessionError(f"{problem} after {timeout_s:.0f} s{detail and ': ' + detail}")
+                return False
             time.sleep(_POLL_S)
+        return True
 
     def _check(self) -> None:
         """Raise if a part has ended."""

@@ -138,7 +138,7 @@ def cells(row: DecisionRow) -> list[str]:
     return [
         f"{row.time_s:.1f}",
         row.observation,
-        row.action if row.ok else f"{row.action or 'none'} ({row.outcome})",
+        row.action if row.ok else f"{row.action or '-'} ({_short(row.outcome)})",
         _number(row.probability, "{:.2f}"),
         _number(row.ttft_s, "{:.2f} s"),
         _number(100 * row.cached_share, "{:.0f} %"),
@@ -153,13 +153,17 @@ def _plain(columns: list[str]) -> str:
     if len(observation) > _OBSERVATION_WIDTH:
         observation = observation[: _OBSERVATION_WIDTH - 1] + "…"
     return (
-        f"{time:>6}  {observation:{_OBSERVATION_WIDTH}}  {action:12} {probability:>5} "
+        f"{time:>6}  {observation:{_OBSERVATION_WIDTH}}  {action:14} {probability:>5} "
         f"{ttft:>7} {cached:>6} {tokens:>6} {version:>7}  {engine}"
     )
 
 
 def _swap_text(row: DecisionRow) -> str:
     return f"swap: {row.engine} now serves version {row.version}"
+
+
+def _short(outcome: str) -> str:
+    return outcome.removeprefix("FALLBACK_").lower().replace("_", " ")
 
 
 def _number(value: float, form: str) -> str:

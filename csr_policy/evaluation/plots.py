@@ -82,7 +82,7 @@ def plot_ttft(
     _draw_ttft(upper, points, deadline_s)
     _draw_tokens(lower, points, tau_mem_tokens)
     for axes in (upper, lower):
-        _mark_reconciliation(axes, points)
+        _mark_reconciliation(axes, points, named=axes is upper)
         axes.grid(visible=True, axis="y", alpha=0.3)
         axes.spines[["top", "right"]].set_visible(False)
         if axes.get_legend_handles_labels()[0]:
@@ -148,25 +148,31 @@ def _draw_tokens(axes: Axes, points: Sequence[DecisionPoint], tau_mem_tokens: in
     axes.set_xlabel("time (s)")
 
 
-def _mark_reconciliation(axes: Axes, points: Sequence[DecisionPoint]) -> None:
+def _mark_reconciliation(axes: Axes, points: Sequence[DecisionPoint], *, named: bool) -> None:
     """Shade the times of warm-up and catch-up, and draw a line at each swap."""
-    labelled = False
-    start_s: float | None = None
-    for point in points:
-        if point.reconciling and start_s is None:
-            start_s = point.time_s
-        elif not point.reconciling and start_s is not None:
-            label = None if labelled else "other engine warms up"
-            axes.axvspan(start_s, point.time_s, color=_WARMING_COLOUR, alpha=0.25, label=label)
-            labelled, start_s = True, None
-    if start_s is not None:
-        label = None if labelled else "other engine warms up"
-        axes.axvspan(start_s, points[-1].time_s, color=_WARMING_COLOUR, alpha=0.25, label=label)
+    for number, (start_s, end_s) in enumerate(_reconciliations(points)):
+        label = "other engine warms up" if named and number == 0 else None
+        axes.axvspan(start_s, end_s, color=_WARMING_COLOUR, alpha=0.25, label=label)
     swaps: dict[int, float] = {}
     for point in points:
         if point.after_swap:
             # Until its first reply, every decision on a version is marked.
             swaps.setdefault(point.version, point.time_s)
     for number, time_s in enumerate(swaps.values()):
-        label = "swap" if number == 0 else None
+        label = "swap" if named and number == 0 else None
         axes.axvline(time_s, color=_SWAP_COLOUR, linewidth=1, linestyle="-.", label=label)
+
+
+def _reconciliations(points: Sequence[DecisionPoint]) -> list[tuple[float, float]]:
+    """Start and end of each, to the next decision outside it."""
+    spans: list[tuple[float, float]] = []
+    start_s: float | None = None
+    for point in points:
+        if point.reconciling and start_s is None:
+            start_s = point.time_s
+        elif not point.reconciling and start_s is not None:
+            spans.append((start_s, point.time_s))
+            start_s = None
+    if start_s is not None:
+        spans.append((start_s, points[-1].time_s))
+    return spans

@@ -129,7 +129,7 @@ def test_provision_gives_blocks_and_gib(tmp_path: Path) -> None:
 def test_provision_for_a_deadline_and_idle_sessions(tmp_path: Path, trace: Path) -> None:
     found = result_of(
         tmp_path,
-        "provision", "--trace", str(trace), "--block-tokens", "16", *LOAD, "--deadline-s", "0.05",
+        "provision", "--trace", str(trace), "--block-tokens", "16", *LOAD, "--deadline-s", "0.07",
         "--probability", "0.6", "--cost", "0.04,2.6e-6,3.6e-5,1.2e-9", "--idle-sessions", "2",
     )  # fmt: skip
     assert found["reached"] >= 0.6

@@ -79,7 +79,7 @@ def bisected(simulate: Callable[[int], HitRatio], target: float, around: int) ->
     [
         (TailLaw.TAILS_FIRST, 1.5, 0.18),
         (TailLaw.TAILS_FIRST, 1.5, 0.30),
-        (TailLaw.IDEAL, 0.12, 0.12),
+        (TailLaw.IDEAL, 0.12, 0.16),
         (TailLaw.IDEAL, 0.12, 0.30),
     ],
 )
@@ -100,7 +100,7 @@ def test_the_n_returned_is_the_simulators(
         arrival_rate_hz=rate_hz,
         gap=GAP,
         rng=np.random.default_rng(11),
-        measured=30_000,
+        measured=25_000,
         warm_up=min(warm_up_conversations(work, GAP, rate_hz, found.blocks), 5000),
     )
 

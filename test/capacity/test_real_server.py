@@ -16,6 +16,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -24,7 +25,6 @@ import pytest
 from csr_policy.capacity.errors import CapacityError
 from csr_policy.capacity.own_server import own_server
 from csr_policy.capacity.server_replay import Server
-from csr_policy.capacity.tail_law import TailLaw
 from csr_policy.capacity.trace import Trace, trace_from_turns
 from csr_policy.capacity.validate import Point, Setting, enough_warm_up, run_point
 from csr_policy.capacity.vllm_manager import vllm_available
@@ -72,14 +72,10 @@ def check(point: Point) -> None:
 
 
 def test_predictions_on_a_real_server(server: Server, conversations: Trace) -> None:
-    setting = Setting(5.0, 2.0, BLOCKS, BLOCK_TOKENS, measured=130, law=TailLaw.TAILS_FIRST)
-    warm_up = enough_warm_up(conversations, setting)
+    setting = Setting(6.0, 1.6, BLOCKS, BLOCK_TOKENS, measured=130)
+    setting = replace(setting, warm_up=enough_warm_up(conversations, setting))
     before = parse_counters(fetch_metrics(server.url, server.api_key))
-    point = run_point(
-        server,
-        conversations,
-        Setting(5.0, 2.0, BLOCKS, BLOCK_TOKENS, measured=130, warm_up=warm_up),
-    )
+    point = run_point(server, conversations, setting)
     after = parse_counters(fetch_metrics(server.url, server.api_key))
     print(point)
     check(point)
@@ -94,12 +90,12 @@ def test_predictions_on_a_real_server(server: Server, conversations: Trace) -> N
 
 def test_replies_written_by_the_server_are_reused(server: Server, conversations: Trace) -> None:
     setting = Setting(
-        2.0,
-        2.0,
+        3.0,
+        1.5,
         BLOCKS,
         BLOCK_TOKENS,
         measured=30,
-        warm_up=10,
+        warm_up=5,
         boundary=Boundary.COLOCATED,
         text_seed=1,
     )

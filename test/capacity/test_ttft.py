@@ -30,7 +30,10 @@ from csr_policy.cost_model import CostModel
 
 COST = CostModel(0.03, 1e-6, 4e-5, 2e-9)
 PROMPTS = Prompts(
-    tokens=np.array([500, 1100, 2300, 300]), own=np.array([0, 6, 15, 0]), shared=2, block_tokens=128
+    tokens=np.array([500, 1100, 2300, 300]),
+    own=np.array([0, 6, 15, 0]),
+    shared=2,
+    block_tokens=128,
 )
 FOUND = np.linspace(0.9, 0.4, 15)
 

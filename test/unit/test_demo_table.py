@@ -85,7 +85,7 @@ def test_a_fallback_shows_its_outcome_and_no_numbers() -> None:
 
     line = printed([row(1, action="", outcome="FALLBACK_DEADLINE", **nothing)])[2]
 
-    assert "none (FALLBACK_DEADLINE)" in line
+    assert "- (deadline)" in line
     assert "nan" not in line
 
 

@@ -52,7 +52,7 @@ MAY_IMPORT: dict[str, set[str]] = {
     "policy": CORE | FACADE - {"policy"},
     "node": ROBOT,
     "serving": {"settings"},
-    "capacity": {"settings", "cost_model"},
+    "capacity": {"settings", "cost_model", "serving"},
     "evaluation": ROBOT | {"serving", "capacity"},
     "demo": ROBOT | HOST,
     "cli": ROBOT | HOST | {"demo"},

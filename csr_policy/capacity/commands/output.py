@@ -126,14 +126,16 @@ def say(line: str) -> None:
 @contextmanager
 def progress(what: str) -> Iterator[Report]:
     """A progress bar on the error stream, shown where that is a terminal."""
+    console = Console(stderr=True)
     bar = Progress(
         TextColumn(what),
         BarColumn(),
         TextColumn("{task.completed:.0f}/{task.total:.0f}"),
         TimeElapsedColumn(),
         TimeRemainingColumn(),
-        console=Console(stderr=True),
+        console=console,
         transient=True,
+        disable=not console.is_terminal,
     )
     task = bar.add_task(what, total=1)
     with bar:

@@ -214,60 +214,72 @@ def _replay_instant(cache: BlockLru, timeline: Timeline, workload: Workload) -> 
     return Reuse(np.array(own, dtype=np.int64), np.array(shared, dtype=np.int64), refused)
 
 
-@dataclass(frozen=True, slots=True, order=True)
-class _Running:
-    """A request in service, ordered by when it finishes."""
+@dataclass(frozen=True, slots=True)
+class _Blocks:
+    """Own blocks of a request: reusable, full but dead, partly filled."""
 
-    finish_s: float
-    index: int
-    owner: int
-    group: int
-    reply_blocks: int
     full: int
     dead: int
     partial: int
+
+    @property
+    def all(self) -> int:
+        """How many."""
+        return self.full + self.dead + self.partial
+
+
+@dataclass(frozen=True, slots=True)
+class _Running:
+    """A request in service, with its blocks before and after its reply."""
+
+    owner: int
+    group: int
+    prompt: _Blocks
+    stored: _Blocks
 
 
 def _replay_timed(cache: BlockLru, timeline: Timeline, workload: Workload) -> Reuse:
     turn = timeline.turn
     own, shared = np.zeros(turn.size, dtype=np.int64), np.zeros(turn.size, dtype=np.int64)
-    running: list[_Running] = []
+    # Heap of (finish time, index); the requests by conversation.
+    ends: list[tuple[float, int]] = []
+    running: dict[int, _Running] = {}
     refused = 0
-    in_prompt = workload.prompt_tokens // workload.block_tokens - workload.shared_blocks
-    prompt_full = np.minimum(in_prompt, workload.reusable)[turn].tolist()
-    prompt_blocks = -(-workload.prompt_tokens // workload.block_tokens) - workload.shared_blocks
-    prompt_all = prompt_blocks[turn].tolist()
     for index, row in enumerate(turn.tolist()):
-        now = float(timeline.time_s[index])
-        while running and running[0].finish_s <= now:
-            refused += _complete(cache, heapq.heappop(running))
-        owner = int(timeline.conversation[index])
-        if any(request.owner == owner for request in running):
+        while ends and ends[0][0] <= timeline.time_s[index]:
+            done = int(timeline.conversation[heapq.heappop(ends)[1]])
+            refused += _complete(cache, running.pop(done))
+        owner, group = int(timeline.conversation[index]), int(timeline.group[index])
+        if owner in running:
             raise CapacityError(f"timeline: turns of conversation {owner} overlap")
-        group = int(timeline.group[index])
-        loose = prompt_all[index] - prompt_full[index]
-        found = cache.arrive(owner, group, prompt_full[index], loose)
+        prompt = _prompt_blocks(workload, row)
+        found = cache.arrive(owner, group, prompt.full, prompt.dead + prompt.partial)
         if found is None:
             refused += 1
             continue
         own[index], shared[index] = found
-        full, dead = int(workload.reusable[row]), int(workload.dead[row])
-        partial = int(workload.partial[row])
-        reply = full + dead + partial - prompt_all[index]
-        finish = float(timeline.finish_s[index])
-        heapq.heappush(running, _Running(finish, index, owner, group, reply, full, dead, partial))
+        stored = _Blocks(
+            int(workload.reusable[row]), int(workload.dead[row]), int(workload.partial[row])
+        )
+        running[owner] = _Running(owner, group, prompt, stored)
+        heapq.heappush(ends, (float(timeline.finish_s[index]), index))
     return Reuse(own, shared, refused)
+
+
+def _prompt_blocks(workload: Workload, row: int) -> _Blocks:
+    """Own blocks of a turn before its reply."""
+    tokens = int(workload.prompt_tokens[row])
+    full = tokens // workload.block_tokens - workload.shared_blocks
+    reusable = min(full, int(workload.reusable[row]))
+    return _Blocks(reusable, full - reusable, int(tokens % workload.block_tokens > 0))
 
 
 def _complete(cache: BlockLru, request: _Running) -> bool:
     """Finish a request; true where its reply did not fit and was cut off."""
-    owner, group, full = request.owner, request.group, request.full
-    if cache.extend(request.reply_blocks):
-        cache.finish(owner, group, full, request.dead, request.partial)
-        return False
-    kept = full + request.dead + request.partial - request.reply_blocks
-    cache.finish(owner, group, min(full, kept), max(kept - full, 0), 0)
-    return True
+    fits = cache.extend(request.stored.all - request.prompt.all)
+    kept = request.stored if fits else request.prompt
+    cache.finish(request.owner, request.group, kept.full, kept.dead, kept.partial)
+    return not fits
 
 
 def simulate_block_lru(
