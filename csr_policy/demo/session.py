@@ -23,9 +23,10 @@ import contextlib
 import os
 import signal
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Self
 
 from rich.console import Console
 
@@ -122,34 +123,48 @@ class Session:
         self._graph: RosGraph | None = None
         self._watcher: Watcher | None = None
         self._node: NodeProcess | None = None
+        self._ended: set[str] = set()
         self._processor_times = read_processor_times()
 
     def run(self) -> int:
         """Start, watch, stop, summarise.
 
         Returns:
-            0 where the target was met, 1 where not, 130 after Ctrl-C.
+            0 where the target was met, 130 after Ctrl-C.
 
         Raises:
-            SessionError: A part ended early; so do the errors of the parts themselves.
+            SessionError: The target was not met or a part ended early; the errors of the parts
+                themselves come through as well. The files are written before.
         """
-        interrupted = False
+        interrupted, failure = False, None
         with contextlib.ExitStack() as stack:
-            # Registered first, so it is over last: everything below is stopped by then.
-            stack.enter_context(_terminated_like_interrupted())
+            # Entered first, so left last: everything below is stopped by then.
+            signals = stack.enter_context(_Signals())
             try:
                 self._start(stack)
                 self._watch()
             except KeyboardInterrupt:
                 interrupted = True
+            except Exception as error:
+                # What was seen until then is written first.
+                failure = error
             finally:
-                stack.enter_context(_signals_ignored())
+                signals.ignore()
                 self._say("stopping the node and the engines")
                 self._scene.stop()
                 if self._node is not None and not self._node.stop():
                     self._say("the node had to be killed; its log is kept")
                 time.sleep(_DRAIN_S if self._watcher else 0.0)
-        return self._conclude(interrupted=interrupted)
+        rows = self._watcher.rows if self._watcher else []
+        if rows:
+            self._write(rows)
+        if failure is not None:
+            raise failure
+        if interrupted:
+            return 130
+        if not self._target.met(sum(row.ok for row in rows), self._counters.swaps):
+            raise SessionError(f"the run ended before there were {self._target}")
+        return 0
 
     def _start(self, stack: contextlib.ExitStack) -> None:
         logs = self._output / "logs"
@@ -236,23 +251,19 @@ class Session:
             f"{target}\nmemory {memory}{phase}; {self._scene.progress}"
         )
 
-    def _conclude(self, *, interrupted: bool) -> int:
-        rows = self._watcher.rows if self._watcher else []
-        if not rows:
-            self._say("interrupted before the first decision" if interrupted else "no decision")
-            return 130 if interrupted else 1
-        counters = self._watcher.counters() if self._watcher else RunCounters()
+    def _write(self, rows: list[DecisionRow]) -> None:
+        """Write the files, and say what is in them."""
+        counters = self._counters
         machine = facts_of_machine(self._processor_times)
         summary = summarise(rows, counters, {**self._scene.facts(), **machine})
         write_decisions(self._output / "decisions.csv", rows)
         write_summary(self._output / "summary.json", summary)
-        settings = self._configuration.settings
         plot_ttft(
             decision_points(rows),
             self._output / "ttft.png",
             title=f"{summary['source']}: {len(rows)} decisions, {counters.swaps} swaps",
             tau_mem_tokens=counters.tau_mem_tokens,
-            deadline_s=settings.deadline_s,
+            deadline_s=self._configuration.settings.deadline_s,
         )
         self._console.print()
         for line in closing_lines(summary):
@@ -260,12 +271,10 @@ class Session:
         self._say(
             f"files      {self._output}/decisions.csv, summary.json, ttft.png; logs in logs/"
         )
-        if interrupted:
-            return 130
-        if self._target.met(sum(row.ok for row in rows), counters.swaps):
-            return 0
-        self._say(f"the run ended before there were {self._target}")
-        return 1
+
+    @property
+    def _counters(self) -> RunCounters:
+        return self._watcher.counters() if self._watcher else RunCounters()
 
     def _is_ready(self) -> bool:
         status = self._watcher.status if self._watcher else None
@@ -291,35 +300,41 @@ class Session:
             self._graph.check()
         if self._node is not None:
             self._node.check()
-        if self._pair is not None:
-            self._pair.check()
         if self._scene.failure:
             raise SessionError(self._scene.failure)
+        if self._pair is not None:
+            self._check_engines(self._pair)
+
+    def _check_engines(self, pair: EnginePair) -> None:
+        """One engine may end, by hand or by fault: the policy goes on with the other."""
+        ended = {server.name for server in pair.servers if not server.running}
+        for name in sorted(ended - self._ended):
+            self._say(f"{name} has ended")
+        self._ended |= ended
+        if len(ended) == len(pair.servers):
+            pair.check()
 
     def _say(self, line: str) -> None:
         self._console.print(line, highlight=False, markup=False, soft_wrap=True)
 
 
-@contextlib.contextmanager
-def _terminated_like_interrupted() -> Iterator[None]:
-    """SIGTERM ends the run the way Ctrl-C does."""
+class _Signals:
+    """SIGTERM ends a run the way Ctrl-C does; while it stops, neither disturbs it."""
 
-    def interrupt(_number: int, _frame: object) -> None:
-        raise KeyboardInterrupt
+    def __enter__(self) -> Self:
+        self._before = {n: signal.getsignal(n) for n in (signal.SIGINT, signal.SIGTERM)}
+        signal.signal(signal.SIGTERM, self._interrupt)
+        return self
 
-    previous = signal.signal(signal.SIGTERM, interrupt)
-    try:
-        yield
-    finally:
-        signal.signal(signal.SIGTERM, previous)
-
-
-@contextlib.contextmanager
-def _signals_ignored() -> Iterator[None]:
-    """A second Ctrl-C does not disturb the stopping, which is bounded."""
-    previous = {n: signal.signal(n, signal.SIG_IGN) for n in (signal.SIGINT, signal.SIGTERM)}
-    try:
-        yield
-    finally:
-        for number, handler in previous.items():
+    def __exit__(self, *_: object) -> None:
+        for number, handler in self._before.items():
             signal.signal(number, handler)
+
+    def ignore(self) -> None:
+        """From now on to the end; what is left to do is bounded."""
+        for number in self._before:
+            signal.signal(number, signal.SIG_IGN)
+
+    @staticmethod
+    def _interrupt(_number: int, _frame: object) -> None:
+        raise KeyboardInterrupt
