@@ -29,6 +29,7 @@ from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn, Ti
 from rich.table import Table
 
 from csr_policy import __version__
+from csr_policy.capacity.cli import capacity_app
 from csr_policy.parameters import (
     Parameter,
     SettingsError,
@@ -49,6 +50,7 @@ engines_app = typer.Typer(help="The embedded pair of vLLM servers.", no_args_is_
 bench_app = typer.Typer(help="Measurements on real engines.", no_args_is_help=True)
 app.add_typer(engines_app, name="engines")
 app.add_typer(bench_app, name="bench")
+app.add_typer(capacity_app, name="capacity")
 
 Engines = Annotated[
     list[str] | None,
