@@ -43,6 +43,7 @@ class Bounds:
         c_t: C_T of the uniform bound (17).
         slope: c_d, the least slope of d.
         displacement_deviation: sqrt(V_T / N), the scale in (16).
+        time_deviation_s: sqrt(18 V_T / N) / c_d, the scale of |tau - T_C| in (22).
         hit_ratio_error: The least value of bound (26), or (33), over epsilon, J and theta.
         epsilon_s: Where it is least.
         turns: J where it is least.
@@ -56,6 +57,7 @@ class Bounds:
     c_t: float
     slope: float
     displacement_deviation: float
+    time_deviation_s: float
     hit_ratio_error: float
     epsilon_s: float
     turns: int
@@ -104,6 +106,7 @@ def bounds(
         c_t=16 * v_t / 9 * (2 + 4 * lipschitz * horizon),
         slope=slope,
         displacement_deviation=math.sqrt(v_t / blocks),
+        time_deviation_s=math.sqrt(18 * v_t / blocks) / slope,
         hit_ratio_error=error,
         epsilon_s=epsilon,
         turns=turns,

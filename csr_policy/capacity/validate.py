@@ -28,10 +28,10 @@ from typing import Protocol
 import numpy as np
 
 from csr_policy.capacity.arrays import IntArray
-from csr_policy.capacity.errors import CapacityError
 from csr_policy.capacity.finite_size import hit_ratio_finite
 from csr_policy.capacity.gaps import Empirical, Exponential, GapLaw
 from csr_policy.capacity.mean_field import estimate_workload
+from csr_policy.capacity.schedules import Setting, schedule_of, window_deviation
 from csr_policy.capacity.server_replay import (
     Progress,
     Schedule,
@@ -83,7 +83,7 @@ class Point:
         blocks: N.
         turns: Requests in the window.
         actual: Blocks reused over blocks asked for, as the engine counted.
-        standard_error: Of it.
+        standard_error: Deviation between windows of this setting, simulated.
         paper_actual: The same reused blocks over the paper's cumulative R_j.
         token_hit_ratio: Cached over queried tokens.
         simulated: The block simulator on the same requests.
@@ -110,66 +110,6 @@ class Point:
     empirical: Prediction
     late_share: float
     failed: int
-
-
-@dataclass(frozen=True, slots=True)
-class Setting:
-    """What a point runs.
-
-    Attributes:
-        arrival_rate_hz: Conversations a second.
-        gap_mean_s: Mean of the exponential gaps.
-        blocks: N of the engine, without its null block.
-        block_tokens: Tokens a block.
-        measured: Conversations in the window.
-        warm_up: Conversations before.
-        law: Tail law of the engine.
-        boundary: Turn boundary.
-        seed: Of the conversations, arrivals and gaps.
-        text_seed: Of the texts; two points on one engine must not share theirs.
-    """
-
-    arrival_rate_hz: float
-    gap_mean_s: float
-    blocks: int
-    block_tokens: int
-    measured: int = 600
-    warm_up: int = 120
-    law: TailLaw = TailLaw.TAILS_FIRST
-    boundary: Boundary = Boundary.DISAGGREGATED
-    seed: int = 0
-    text_seed: int = 0
-
-
-def scale_tokens(trace: Trace, factor: float) -> Trace:
-    """Shrink conversations: with blocks shrunk alike, the same blocks at less computing.
-
-    Raises:
-        CapacityError: The factor is not positive.
-    """
-    if not 0 < factor <= 1:
-        raise CapacityError(f"token_scale: is {factor:g}; expected above 0, at most 1")
-    prompt = np.maximum(np.rint(trace.prompt_tokens * factor), 1).astype(np.int64)
-    reply = np.rint(trace.reply_tokens * factor).astype(np.int64)
-    return replace(trace, prompt_tokens=prompt, reply_tokens=reply)
-
-
-def enough_warm_up(trace: Trace, setting: Setting) -> int:
-    """Conversations before the window: 95 % of lifetimes, and two fillings of the cache."""
-    lifetime_s = float(np.quantile(trace.turn_counts - 1, 0.95)) * setting.gap_mean_s
-    work = blocks_of(trace, setting.block_tokens, reading=Reading.LIVE)
-    filling = 2 * setting.blocks / float(work.size[work.offsets[1:] - 1].mean())
-    return int(np.ceil(max(lifetime_s * setting.arrival_rate_hz, filling))) + 10
-
-
-def schedule_of(trace: Trace, setting: Setting) -> Schedule:
-    """Draw conversations, Poisson arrivals and exponential gaps."""
-    rng = np.random.default_rng(setting.seed)
-    count = setting.measured + setting.warm_up
-    rows = rng.integers(0, trace.conversations, count)
-    arrivals = np.cumsum(rng.exponential(1 / setting.arrival_rate_hz, count))
-    gaps = rng.exponential(setting.gap_mean_s, int(trace.turn_counts[rows].sum()))
-    return Schedule(rows, arrivals, gaps, setting.warm_up)
 
 
 def run_point(
@@ -228,7 +168,7 @@ def compare(trace: Trace, schedule: Schedule, served: Served, setting: Setting) 
         blocks=setting.blocks,
         turns=actual.turns,
         actual=actual.hit_ratio,
-        standard_error=actual.standard_error,
+        standard_error=window_deviation(trace, setting),
         paper_actual=paper_actual.hit_ratio,
         token_hit_ratio=actual.token_hit_ratio,
         simulated=simulated.hit_ratio,

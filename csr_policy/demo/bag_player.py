@@ -32,6 +32,7 @@ from rclpy.publisher import Publisher
 from rclpy.qos import DurabilityPolicy, QoSProfile, ReliabilityPolicy
 from rclpy.serialization import deserialize_message
 
+from csr_policy.demo.sightings import Sightings
 from csr_policy.observation.bags import BagMessage, BagReader
 from csr_policy.observation.source import ObservationSource
 from csr_policy.observation.templates import TemplateError
@@ -109,7 +110,8 @@ class BagPlayer:
             for name, settings in observations.items()
         }
         self._checked: set[str] = set()
-        self._newest: BagMessage | None = None
+        self._observed: Sightings[BagMessage] = Sightings()
+        self._newest_ns = reader.start_ns
         self._published = 0
         self._stop = threading.Event()
         self._finished = threading.Event()
@@ -145,18 +147,16 @@ class BagPlayer:
     @property
     def position_s(self) -> float:
         """Seconds of the recording that are played."""
-        newest = self._newest
-        return (newest.stamp_ns - self._reader.start_ns) / 1e9 if newest else 0.0
+        return (self._newest_ns - self._reader.start_ns) / 1e9
 
-    @property
-    def last_observation(self) -> str:
-        """The newest observed message, in the policy's words."""
-        newest = self._newest
-        if newest is None:
+    def observation_at(self, stamp_ns: int) -> str:
+        """The newest observed message that was out at a time, in the policy's words."""
+        item = self._observed.at(stamp_ns)
+        if item is None:
             return ""
-        source = self._sources[newest.topic]
+        source = self._sources[item.topic]
         try:
-            return f"{source.name}: {' '.join(source.text(newest.message).split())}"
+            return f"{source.name}: {' '.join(source.text(item.message).split())}"
         except TemplateError as error:
             return f"{source.name}: {error}"
 
@@ -190,8 +190,9 @@ class BagPlayer:
             if self._fits(item):
                 self._publishers[item.topic].publish(item.data)
                 self._published += 1
+                self._newest_ns = item.stamp_ns
                 if item.topic in self._sources:
-                    self._newest = item
+                    self._observed.add(time.time_ns(), item)
 
     def _fits(self, item: BagMessage) -> bool:
         """Whether a topic's bytes can be read as the type installed here.

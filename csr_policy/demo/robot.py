@@ -14,8 +14,8 @@
 """The demo's robot: a ROS node around a `World`, in a closed loop with the policy.
 
 Publishes `odom`, `battery`, `view` and `beacon` in its namespace, obeys the policy's `~/action`
-and answers on `~/action_result`. Callbacks run in the executor's thread; the properties that the
-watcher reads are single values, safe from any thread.
+and answers on `~/action_result`. Callbacks run in the executor's thread; `observation_at` may be
+called from any.
 """
 
 from __future__ import annotations
@@ -32,6 +32,7 @@ from rclpy.node import Node
 from sensor_msgs.msg import BatteryState
 from std_msgs.msg import String
 
+from csr_policy.demo.sightings import Sightings
 from csr_policy.demo.world import World, WorldError
 
 _STATE_PERIOD_S = 1.0
@@ -53,6 +54,7 @@ class RobotNode(Node):
         self.world = world
         self._spent_s = self._moved_s = time.monotonic()
         self._speed_mps = 0.0
+        self._told: Sightings[str] = Sightings()
         self._odom = self.create_publisher(Odometry, "odom", _DEPTH)
         self._battery = self.create_publisher(BatteryState, "battery", _DEPTH)
         self._view = self.create_publisher(String, "view", _DEPTH)
@@ -62,10 +64,9 @@ class RobotNode(Node):
         clock = Clock(clock_type=ClockType.STEADY_TIME)
         self.create_timer(_STATE_PERIOD_S, self._publish_state, clock=clock)
 
-    @property
-    def last_observation(self) -> str:
-        """What it saw last, in one line."""
-        return f"goal {self.world.way()}, {self.world.view()}"
+    def observation_at(self, stamp_ns: int) -> str:
+        """What it had told of itself last at a time, in one line."""
+        return self._told.at(stamp_ns) or ""
 
     def destroy_node(self) -> None:
         """Close the world as well."""
@@ -89,6 +90,8 @@ class RobotNode(Node):
         now_s = time.monotonic()
         self.world.battery.spend(seconds=now_s - self._spent_s)
         self._spent_s = now_s
+        told = f"goal {self.world.way()}, {self.world.view()}"
+        self._told.add(time.time_ns(), told)
         self._view.publish(String(data=self.world.view()))
         self._beacon.publish(String(data=self.world.beacon()))
         self._odom.publish(self._odometry())

@@ -40,9 +40,8 @@ _TOKENS_PER_S = 25.0
 class Scene(Protocol):
     """A source of observations."""
 
-    @property
-    def last_observation(self) -> str:
-        """The newest observation, in one line."""
+    def observation_at(self, stamp_ns: int) -> str:
+        """The newest observation at a time, in one line."""
         ...
 
     @property
@@ -100,10 +99,9 @@ class RobotScene:
         self.world = World(environment, seed=seed)
         self._robot: RobotNode | None = None
 
-    @property
-    def last_observation(self) -> str:
-        """What the robot sees."""
-        return self._robot.last_observation if self._robot else ""
+    def observation_at(self, stamp_ns: int) -> str:
+        """What the robot saw."""
+        return self._robot.observation_at(stamp_ns) if self._robot else ""
 
     @property
     def progress(self) -> str:
@@ -174,10 +172,9 @@ class BagScene:
         """Set what the policy observes of it, before `enter`."""
         self._observations = observations
 
-    @property
-    def last_observation(self) -> str:
+    def observation_at(self, stamp_ns: int) -> str:
         """The newest observed message."""
-        return self._player.last_observation if self._player else ""
+        return self._player.observation_at(stamp_ns) if self._player else ""
 
     @property
     def finished(self) -> bool:

@@ -174,7 +174,7 @@ class Session:
         self._watcher = Watcher(
             policy=POLICY,
             context=self._graph.context,
-            last_observation=lambda: self._scene.last_observation,
+            observation_at=self._scene.observation_at,
         )
         self._graph.add(self._watcher)
         time.sleep(_DISCOVERY_S)

@@ -39,7 +39,7 @@ class DecisionRow:
 
     Attributes:
         time_s: When its state was frozen, from the first decision of the run.
-        observation: Newest observation on the robot's side when the decision arrived.
+        observation: Newest observation on the robot's side at that time.
         outcome: Name of the outcome.
         probability: Of the action; NaN without a reply.
     """

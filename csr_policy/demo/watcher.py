@@ -37,22 +37,23 @@ class Watcher(Node):
     """Records every decision and the newest status of one policy."""
 
     def __init__(
-        self, *, policy: str, context: Context, last_observation: Callable[[], str]
+        self, *, policy: str, context: Context, observation_at: Callable[[int], str]
     ) -> None:
         """Subscribe.
 
         Args:
             policy: Full name of the policy's node.
             context: ROS context.
-            last_observation: What the robot saw last, asked when a decision arrives.
+            observation_at: The newest observation at a time; asked for every decision with the
+                time at which its state was frozen.
         """
         super().__init__("csr_policy_watcher", context=context)
         self._policy = policy
-        self._last_observation = last_observation
+        self._observation_at = observation_at
         self._lock = threading.Lock()
         self._rows: list[DecisionRow] = []
         self._taken = 0
-        self._start_s = math.nan
+        self._start_ns: int | None = None
         self._status: PolicyStatus | None = None
         latched = QoSProfile(
             depth=1,
@@ -102,10 +103,11 @@ class Watcher(Node):
         )
 
     def _on_decision(self, message: ActionDecision) -> None:
-        stamp_s = message.header.stamp.sec + message.header.stamp.nanosec / 1e9
-        if math.isnan(self._start_s):
-            self._start_s = stamp_s
-        row = decision_row(message, stamp_s - self._start_s, self._last_observation())
+        stamp_ns = message.header.stamp.sec * 1_000_000_000 + message.header.stamp.nanosec
+        if self._start_ns is None:
+            self._start_ns = stamp_ns
+        time_s = (stamp_ns - self._start_ns) / 1e9
+        row = decision_row(message, time_s, self._observation_at(stamp_ns))
         with self._lock:
             self._rows.append(row)
 

@@ -172,7 +172,8 @@ class World:
             self._observation, *_ = self._env.step(Actions.right)
         if not free:
             self.blocked += 1
-            return MoveResult(f"{action} is blocked", 0.0, False)
+            # Without its name: a small model reads a name that is repeated as advice.
+            return MoveResult("a wall is in the way", 0.0, False)
         self._observation, reward, _, _, _ = self._env.step(Actions.forward)
         if float(reward) > 0:
             self.goals += 1

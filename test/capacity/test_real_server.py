@@ -24,9 +24,10 @@ import pytest
 
 from csr_policy.capacity.errors import CapacityError
 from csr_policy.capacity.own_server import own_server
+from csr_policy.capacity.schedules import Setting, enough_warm_up
 from csr_policy.capacity.server_replay import Server
 from csr_policy.capacity.trace import Trace, trace_from_turns
-from csr_policy.capacity.validate import Point, Setting, enough_warm_up, run_point
+from csr_policy.capacity.validate import Point, run_point
 from csr_policy.capacity.vllm_manager import vllm_available
 from csr_policy.capacity.watch import fetch_metrics, parse_cache, parse_counters, window
 from csr_policy.capacity.workload import Boundary

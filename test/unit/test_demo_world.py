@@ -75,7 +75,7 @@ def test_a_wall_blocks_and_is_said(world: World) -> None:
 
     result = world.move(wall)
 
-    assert (result.text, result.moved_m, world.blocked) == (f"{wall} is blocked", 0.0, 1)
+    assert (result.text, result.moved_m, world.blocked) == ("a wall is in the way", 0.0, 1)
 
 
 def test_things_in_view_are_placed_by_compass() -> None:

@@ -79,6 +79,9 @@ def estimate_command(
         workload=resolved.workload,
     )
     document = _document(result, resolved, load, gap, count)
+    if resolved.trace is not None:
+        document["reading"] = (conversations.reading or load.tail_law.reading).value
+        document["boundary"] = conversations.boundary.value
     if measured_gap is not None:
         posterior = estimate(
             resolved.statistics,

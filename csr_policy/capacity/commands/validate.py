@@ -33,6 +33,7 @@ from csr_policy.capacity.commands.output import deliver, plain, progress, say, w
 from csr_policy.capacity.errors import CapacityError
 from csr_policy.capacity.own_server import own_server
 from csr_policy.capacity.plots import plot_points, plot_workload
+from csr_policy.capacity.schedules import Setting, enough_warm_up, scale_tokens
 from csr_policy.capacity.server_replay import Server
 from csr_policy.capacity.tail_law import TailLaw
 from csr_policy.capacity.trace import Trace
@@ -40,11 +41,8 @@ from csr_policy.capacity.validate import (
     ManagerPoint,
     Point,
     Prediction,
-    Setting,
     compare_with_manager,
-    enough_warm_up,
     run_point,
-    scale_tokens,
 )
 from csr_policy.capacity.watch import fetch_metrics, parse_cache
 from csr_policy.capacity.workload import Reading, blocks_of
