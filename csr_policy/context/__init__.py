@@ -12,3 +12,8 @@
 # See the License for the specific language governing permissions and
 # limitations under the License.
 """What the model reads: tokens, chunk log, versions, prompt, eviction. Pure, no I/O."""
+
+import os
+
+# The robot has no torch, on purpose; transformers would say so at every start.
+os.environ.setdefault("TRANSFORMERS_NO_ADVISORY_WARNINGS", "1")

@@ -11,6 +11,8 @@
 # WITHOUT WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied.
 # See the License for the specific language governing permissions and
 # limitations under the License.
+"""The command line and environment of a vLLM server, as a pure function."""
+
 from pathlib import Path
 
 import pytest
