@@ -70,10 +70,9 @@ def found_probability(targets: npt.ArrayLike, background: Background, gap: GapLa
     wanted = np.asarray(targets, dtype=np.float64)
     if wanted.size == 0:
         return np.zeros(0)
-    low, high = float(wanted.min()), float(wanted.max())
-    some = np.unique(wanted) if wanted.size <= _TARGETS else np.linspace(low, high, _TARGETS)
+    some = np.unique(wanted)
     if some.size > _TARGETS:
-        some = np.linspace(low, high, _TARGETS)
+        some = np.linspace(some[0], some[-1], _TARGETS)
     times = np.linspace(0, background.horizon_s, _GRID + 1)[1:]
     mean, deviation = background.mean(times), np.maximum(background.deviation(times), 1e-9)
     # D counts blocks, hence the half; nothing passes without time, hence the zero before.
