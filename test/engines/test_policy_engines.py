@@ -22,7 +22,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from policies import PATIENCE_S, policy_settings, wait_until
+from policies import NOT_REACHED, PATIENCE_S, policy_settings, wait_until
 
 from csr_policy.evaluation.prefix import run_prefix_bench
 from csr_policy.policy import Policy
@@ -157,7 +157,7 @@ def refusal(policy: Policy) -> str:
     """The first engine's error, once there is one."""
     policy.start()
     try:
-        wait_until(lambda: policy.status().last_error, "an error is reported")
+        wait_until(lambda: policy.status().engines[0].error != NOT_REACHED, "an error")
         return policy.status().engines[0].error
     finally:
         policy.close()

@@ -26,6 +26,8 @@ from csr_policy.policy import Policy
 from csr_policy.settings import Settings
 
 ACTIONS = ("forward", "turn left", "turn right")
+NOT_REACHED = "not reached yet"
+"""An engine's error before the first attempt at it."""
 PATIENCE_S = 60.0
 """How long a condition may take; nothing is measured with it."""
 

@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from policies import policy_settings, started, wait_until
+from policies import NOT_REACHED, policy_settings, started, wait_until
 from scripted_engine import ScriptedEngine
 
 from csr_policy.policy import Policy
@@ -32,7 +32,7 @@ def refused(policy: Policy) -> str:
     """The first engine's error, once there is one."""
     policy.start()
     try:
-        wait_until(lambda: policy.status().last_error, "an error is reported")
+        wait_until(lambda: policy.status().engines[0].error != NOT_REACHED, "an error")
         assert not policy.status().ready
         return policy.status().engines[0].error
     finally:
