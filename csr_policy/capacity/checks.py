@@ -15,11 +15,12 @@
 
 from __future__ import annotations
 
+import importlib
 import math
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
-from scipy import stats as scipy_stats
 
 from csr_policy.capacity.arrays import FloatArray, positions, row_sum
 from csr_policy.capacity.gaps import GapLaw
@@ -35,6 +36,11 @@ from csr_policy.capacity.workload import (
 
 _SIGNIFICANT = 0.01
 _FEW = 30
+
+
+def _tests() -> Any:
+    """SciPy's statistics, loaded only where they are asked for: half a second."""
+    return importlib.import_module("scipy.stats")
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,7 +104,7 @@ def _independence(workload: Workload) -> Finding:
     each = total / counts
     if counts.size < _FEW or counts.min() == counts.max() or each.min() == each.max():
         return Finding(name, None, "too few conversations, or all alike", "")
-    test = scipy_stats.spearmanr(counts, each)
+    test = _tests().spearmanr(counts, each)
     product = product_form(workload)
     direct = statistics(workload)
     difference = product.a_r / direct.a_r - 1
@@ -138,7 +144,7 @@ def _poisson(starts: FloatArray | None) -> Finding:
         return Finding(name, None, "the trace has no start times", effect)
     gaps = np.diff(np.sort(starts))
     variation = float(gaps.std(ddof=1) / gaps.mean())
-    p = float(scipy_stats.kstest(gaps, "expon", args=(0, gaps.mean())).pvalue)
+    p = float(_tests().kstest(gaps, "expon", args=(0, gaps.mean())).pvalue)
     return Finding(
         name,
         p >= _SIGNIFICANT,
@@ -154,7 +160,7 @@ def _stationarity(workload: Workload, starts: FloatArray | None) -> Finding:
     half = ends.size // 2
     if half < _FEW:
         return Finding(name, None, "too few conversations", "")
-    p = float(scipy_stats.mannwhitneyu(ends[:half], ends[half:]).pvalue)
+    p = float(_tests().mannwhitneyu(ends[:half], ends[half:]).pvalue)
     evidence = (
         f"E[B] is {ends[:half].mean():.2f} in the first half, {ends[half:].mean():.2f} in the "
         f"second (p {p:.1g})"

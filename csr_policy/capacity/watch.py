@@ -27,7 +27,7 @@ import re
 import time
 from collections import deque
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from urllib.parse import urlsplit
 
 import numpy as np
@@ -297,35 +297,55 @@ def watch(
         raise CapacityError(
             f"interval_s: is {interval_s:g}; expected above 0, at most duration_s {duration_s:g}"
         )
-    windows, predictions, states = [], [], []
-    last: tuple[float, Counters] | None = None
-    unreachable, reason = 0, ""
+    notes = _Notes(predict, detector, on_window)
     end = clock() + duration_s
     due = clock()
     while True:
         try:
-            now, counters = clock(), read()
+            notes.add(clock(), read())
         except OSError as error:
-            unreachable, reason = unreachable + 1, str(error)
-        else:
-            if last is not None and now > last[0]:
-                seen = window(last[1], counters, now - last[0])
-                predicted = predict(seen)
-                windows.append(seen)
-                predictions.append(predicted)
-                states.append(detector.add(seen, predicted))
-                if on_window is not None:
-                    on_window(seen, states[-1])
-            last = now, counters
+            notes.unreachable, notes.reason = notes.unreachable + 1, str(error)
         due += interval_s
         if due > end + 1e-9:
             break
         sleep(max(0.0, due - clock()))
-    if last is None:
-        raise CapacityError(f"engine: was never reached in {duration_s:g} s ({reason})")
+    if notes.last is None:
+        raise CapacityError(f"engine: was never reached in {duration_s:g} s ({notes.reason})")
     return WatchReport(
-        tuple(windows), tuple(predictions), tuple(states), characteristic_time_s, unreachable
+        tuple(notes.windows),
+        tuple(notes.predictions),
+        tuple(notes.states),
+        characteristic_time_s,
+        notes.unreachable,
     )
+
+
+@dataclass(slots=True)
+class _Notes:
+    """What a watch has seen so far."""
+
+    predict: Callable[[Window], float]
+    detector: DriftDetector
+    on_window: Callable[[Window, DriftState], None] | None
+    windows: list[Window] = field(default_factory=list)
+    predictions: list[float] = field(default_factory=list)
+    states: list[DriftState] = field(default_factory=list)
+    last: tuple[float, Counters] | None = None
+    unreachable: int = 0
+    reason: str = ""
+
+    def add(self, now: float, counters: Counters) -> None:
+        """Take a reading; with the one before it is a window."""
+        before, self.last = self.last, (now, counters)
+        if before is None or now <= before[0]:
+            return
+        seen = window(before[1], counters, now - before[0])
+        predicted = self.predict(seen)
+        self.windows.append(seen)
+        self.predictions.append(predicted)
+        self.states.append(self.detector.add(seen, predicted))
+        if self.on_window is not None:
+            self.on_window(seen, self.states[-1])
 
 
 def report_markdown(report: WatchReport, engine: str) -> str:
@@ -356,8 +376,9 @@ def report_markdown(report: WatchReport, engine: str) -> str:
     rows = zip(report.windows, report.predictions, report.states, strict=True)
     for number, (seen, predicted, judged) in enumerate(rows, start=1):
         note = "restarted" if seen.restarted else "alarm" if judged.alarm else ""
+        idle_s = f"{seen.idle_s:.1f}" if math.isfinite(seen.idle_s) else "-"
         lines.append(
             f"| {number} | {seen.seconds:.1f} | {seen.request_rate_hz:.2f} | {seen.queries:.0f} "
-            f"| {seen.hit_ratio:.4f} | {predicted:.4f} | {seen.idle_s:.1f} | {note} |"
+            f"| {seen.hit_ratio:.4f} | {predicted:.4f} | {idle_s} | {note} |"
         )
     return "\n".join(lines) + "\n"

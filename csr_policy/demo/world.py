@@ -151,9 +151,9 @@ class World:
 
     def view(self) -> str:
         """What the robot's sensors see around it, in one line."""
-        walls = [name for name in MOVES if not self._is_free(self._neighbour(name))]
+        free = [name for name in MOVES if self._is_free(self._neighbour(name))]
         things = self._things()
-        return f"walls {' '.join(walls) or 'none'}; in view {', '.join(things) or 'nothing'}"
+        return f"free {' '.join(free) or 'nowhere'}; in view {', '.join(things) or 'nothing'}"
 
     def move(self, action: str) -> MoveResult:
         """Drive one cell.

@@ -17,6 +17,8 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+from lifecycle_msgs.srv import ChangeState
+from rclpy.exceptions import RCLError
 from rclpy.lifecycle import LifecycleNode, LifecycleState, TransitionCallbackReturn
 
 from csr_policy.node import log_bridge
@@ -41,6 +43,8 @@ class CsrPolicyNode(LifecycleNode):
         log_bridge.install(self.get_logger())
         self._table = NodeParameters(self)
         self._runtime: Runtime | None = None
+        self._change_state = self._service_change_state.callback
+        self._service_change_state.callback = self._on_change_state
 
     @property
     def autostart(self) -> bool:
@@ -84,6 +88,19 @@ class CsrPolicyNode(LifecycleNode):
     def on_error(self, state: LifecycleState) -> TransitionCallbackReturn:
         """Release everything, so that the node can be configured again."""
         return self._attempt("recover", lambda: self._end(state))
+
+    def _on_change_state(
+        self, request: ChangeState.Request, response: ChangeState.Response
+    ) -> ChangeState.Response:
+        """Refuse a transition that the state does not have; rclpy's own raises and ends spin."""
+        try:
+            return self._change_state(request, response)
+        except RCLError:
+            wanted = request.transition.label or request.transition.id
+            state = self._state_machine.current_state[1]
+            self.get_logger().error(f"transition {wanted}: there is none from state {state!r}")
+            response.success = False
+            return response
 
     def _configure(self) -> None:
         settings = self._table.read()

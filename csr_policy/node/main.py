@@ -34,6 +34,10 @@ _FLUSH_S = 0.5
 """At the end, how long answers to open service calls and the last messages may take."""
 
 
+_FAILURES_IN_A_ROW = 20
+"""Callbacks that may fail one after the other; then the process gives up."""
+
+
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the node until it is told to stop.
 
@@ -76,15 +80,17 @@ def _run(node: CsrPolicyNode, executor: SingleThreadedExecutor, signals: StopSig
         node.trigger_shutdown()
         return 1
     signals.watch(on_signal)
-    status = 0
-    try:
-        while not stop.is_set() and rclpy.ok():
+    in_a_row = 0
+    while not stop.is_set() and rclpy.ok() and in_a_row < _FAILURES_IN_A_ROW:
+        try:
             executor.spin_once()
-    except Exception:
-        node.get_logger().fatal(f"a callback failed:\n{traceback.format_exc()}")
-        status = 1
+            in_a_row = 0
+        except Exception:
+            # A message that cannot be taken off the wire must not end a robot's decisions.
+            in_a_row += 1
+            node.get_logger().error(f"a callback failed:\n{traceback.format_exc()}")
     _end(node, executor)
-    return status
+    return 0 if stop.is_set() else 1
 
 
 def _autostart(node: CsrPolicyNode) -> bool:

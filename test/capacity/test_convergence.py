@@ -100,6 +100,7 @@ def slope(x: list[int], y: list[float]) -> float:
 def test_the_mean_error_shrinks_as_one_over_n(work: Workload) -> None:
     counts = [100, 200, 400, 800]
     errors = [abs(error_of_limit(work, n, 12_000 * (1 + n // 400))) for n in counts]
+    print(f"errors {errors} at N {counts}: slope {slope(counts, errors):.3f}")
     assert slope(counts, errors) == pytest.approx(-1.0, abs=0.25)
 
 
@@ -130,6 +131,7 @@ def test_the_deviation_of_the_displacement_shrinks_as_its_root(work: Workload) -
         predicted = float(background.deviation(np.array([time_s]))[0]) / blocks
         assert normalised.std() == pytest.approx(predicted, rel=0.12)
         found.append(float(normalised.std()))
+    print(f"deviations {found} at N {counts}: slope {slope(counts, found):.3f}")
     assert slope(counts, found) == pytest.approx(-0.5, abs=0.07)
 
 

@@ -156,8 +156,11 @@ def test_a_signal_ends_with_a_fallback_a_status_and_exit_0(run_node, unreachable
 
 
 def test_a_signal_before_the_node_is_up_ends_it(run_node, unreachable, robot):
-    node = run_node(unreachable)
-    robot.wait_for(lambda: robot.node.count_publishers("/rosout") > 1, "the node in the graph")
+    node = run_node(unreachable, "-r", "__ns:=/early")
+    robot.wait_for(
+        lambda: ("csr_policy", "/early") in robot.node.get_node_names_and_namespaces(),
+        "the node in the graph",
+    )
 
     assert node.stop() == 0
 
@@ -188,6 +191,6 @@ sys.exit(main())
     )
 
     assert status.dead_thread == "ingest"
-    assert "nobody thought of this" in status.last_error
     assert node.lines("Traceback")
+    assert node.lines("RuntimeError: nobody thought of this")
     assert node.stop() == 0

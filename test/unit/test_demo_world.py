@@ -71,7 +71,8 @@ def test_a_move_changes_the_pose_by_one_cell_in_its_direction(world: World) -> N
 
 
 def test_a_wall_blocks_and_is_said(world: World) -> None:
-    wall = world.view().removeprefix("walls ").split(";")[0].split()[0]
+    free = world.view().removeprefix("free ").split(";")[0].split()
+    wall = next(direction for direction in MOVES if direction not in free)
 
     result = world.move(wall)
 

@@ -175,7 +175,7 @@ def test_a_log_that_is_too_old_is_a_fallback(pair: Pair, tiny_folder: Path) -> N
 def test_no_engine_yet_is_not_ready(tiny_folder: Path) -> None:
     policy = Policy(policy_settings(["http://127.0.0.1:9", "http://127.0.0.1:9"], tiny_folder))
     policy.start()
-    wait_until(lambda: "refused" in policy.status().last_error, "the refusal is reported")
+    wait_until(lambda: "refused" in policy.status().engines[0].error, "the refusal is reported")
     decision = policy.decide()
     assert decision.outcome is Outcome.NOT_READY and "refused" in decision.reason
     policy.close()

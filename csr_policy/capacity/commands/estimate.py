@@ -83,24 +83,14 @@ def estimate_command(
         document["reading"] = (conversations.reading or load.tail_law.reading).value
         document["boundary"] = conversations.boundary.value
     if measured_gap is not None:
-        posterior = estimate(
-            resolved.statistics,
-            law=load.tail_law,
-            gap=_exponential(measured_gap),
-            arrival_rate_hz=load.rate_hz,
-            blocks=count,
-            workload=resolved.workload,
-        )
-        document["posterior_hit_ratio"] = posterior.hit_ratio
-        document["posterior_characteristic_time_s"] = posterior.characteristic_time_s
+        document |= _posterior(resolved, load, count, measured_gap)
     if cost is not None:
         document["ttft"] = plain(_ttft(resolved, load, gap, count, cost, deadline_s))
     rows = {key: value for key, value in document.items() if not isinstance(value, (dict, list))}
     if bootstraps > 0:
         document["confidence"] = plain(_confidence(resolved, load, gap, count, bootstraps))
     if check:
-        findings = check_assumptions(resolved.require(), resolved.trace)
-        document["assumptions"] = plain(findings)
+        document["assumptions"] = plain(check_assumptions(resolved.require(), resolved.trace))
     if show_bounds:
         document["bounds"] = plain(
             bounds(resolved.require(), gap=gap, arrival_rate_hz=load.rate_hz, blocks=count)
@@ -109,10 +99,25 @@ def estimate_command(
     _explain(document, result)
 
 
-def _exponential(mean_s: float) -> GapLaw:
+def _posterior(
+    resolved: ResolvedWorkload, load: Load, blocks: int, mean_s: float
+) -> dict[str, Any]:
+    """The same with an exponential F of the realised mean gap."""
     if not mean_s > 0:
         raise CapacityError(f"measured_gap: is {mean_s:g}; expected a positive mean in seconds")
-    return Exponential(mean_s)
+    found = estimate(
+        resolved.statistics,
+        law=load.tail_law,
+        gap=Exponential(mean_s),
+        arrival_rate_hz=load.rate_hz,
+        blocks=blocks,
+        workload=resolved.workload,
+    )
+    return {
+        "posterior_hit_ratio": found.hit_ratio,
+        "posterior_hit_ratio_size_corrected": found.hit_ratio_size_corrected,
+        "posterior_characteristic_time_s": plain(found.characteristic_time_s),
+    }
 
 
 def _gap(load: Load, latency: str | None) -> GapLaw:

@@ -21,7 +21,7 @@ from typing import Annotated, Any
 import typer
 
 from csr_policy.capacity.commands.bundles import command
-from csr_policy.capacity.commands.flags import Conversations, Load, Output
+from csr_policy.capacity.commands.flags import Conversations, Load, Output, ResolvedWorkload
 from csr_policy.capacity.commands.output import deliver, say
 from csr_policy.capacity.costs import read_cost
 from csr_policy.capacity.errors import CapacityError
@@ -61,44 +61,65 @@ def provision_command(
     if (target is None) == (deadline_s is None):
         raise CapacityError("provision: expected one of --target and --deadline-s")
     if target is not None:
-        result = blocks_for_hit_ratio(
-            resolved.statistics,
-            target,
-            law=load.tail_law,
-            gap=load.law,
-            arrival_rate_hz=load.rate_hz,
-            workload=resolved.workload,
-        )
+        result = _for_hit_ratio(resolved, load, target)
     else:
         assert deadline_s is not None
-        if cost is None:
-            raise CapacityError("cost: is missing; expected t0,t1,a,kappa or a file")
-        result = blocks_for_ttft(
-            resolved.require(),
-            read_cost(cost),
-            deadline_s=deadline_s,
-            probability=probability,
-            law=load.tail_law,
-            gap=load.law,
-            arrival_rate_hz=load.rate_hz,
-        )
+        result = _for_ttft(resolved, load, deadline_s, probability, cost)
     document = _document(result, memory)
     if idle_sessions > 0:
-        background = poisson_background(
-            resolved.require(), load.tail_law, load.law, load.rate_hz, result.blocks
-        )
-        own = idle_blocks or max(1, round(resolved.statistics.e_b))
-        kept = keep_alive(
-            background,
-            blocks=result.blocks,
-            session_blocks=own,
-            idle_sessions=idle_sessions,
-        )
-        document["keep_alive_interval_s"] = kept.interval_s
-        document["keep_alive_requests_hz"] = kept.requests_hz
+        document |= _keep_alive(resolved, load, result.blocks, idle_sessions, idle_blocks)
     deliver(output, document, [document], "provision")
     if result.method == "limit":
         say("note: averages alone invert the limit; a trace gives finite-size accuracy.")
+
+
+def _for_hit_ratio(resolved: ResolvedWorkload, load: Load, target: float) -> Provision:
+    return blocks_for_hit_ratio(
+        resolved.statistics,
+        target,
+        law=load.tail_law,
+        gap=load.law,
+        arrival_rate_hz=load.rate_hz,
+        workload=resolved.workload,
+    )
+
+
+def _for_ttft(
+    resolved: ResolvedWorkload,
+    load: Load,
+    deadline_s: float,
+    probability: float,
+    cost: str | None,
+) -> Provision:
+    if cost is None:
+        raise CapacityError("cost: is missing; expected t0,t1,a,kappa or a file")
+    return blocks_for_ttft(
+        resolved.require(),
+        read_cost(cost),
+        deadline_s=deadline_s,
+        probability=probability,
+        law=load.tail_law,
+        gap=load.law,
+        arrival_rate_hz=load.rate_hz,
+    )
+
+
+def _keep_alive(
+    resolved: ResolvedWorkload, load: Load, blocks: int, sessions: int, session_blocks: int
+) -> dict[str, Any]:
+    background = poisson_background(
+        resolved.require(), load.tail_law, load.law, load.rate_hz, blocks
+    )
+    kept = keep_alive(
+        background,
+        blocks=blocks,
+        session_blocks=session_blocks or max(1, round(resolved.statistics.e_b)),
+        idle_sessions=sessions,
+    )
+    return {
+        "keep_alive_interval_s": kept.interval_s,
+        "keep_alive_requests_hz": kept.requests_hz,
+    }
 
 
 def _memory(

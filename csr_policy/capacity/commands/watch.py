@@ -24,7 +24,7 @@ from typing import Annotated, Any
 import typer
 
 from csr_policy.capacity.commands.bundles import ALARM_STATUS, command
-from csr_policy.capacity.commands.flags import Conversations, Load, Output, ResolvedWorkload
+from csr_policy.capacity.commands.flags import Conversations, Load, Output
 from csr_policy.capacity.commands.output import plain, say, write_csv, write_json
 from csr_policy.capacity.errors import CapacityError
 from csr_policy.capacity.mean_field import estimate
@@ -116,19 +116,30 @@ def _prediction(
     if load.arrival_rate is not None:
         ratio, time_s = at_rate(load.rate_hz)
         return (lambda _: ratio), time_s
-    return (lambda seen: _at_load(seen, resolved, at_rate)), math.nan
-
-
-def _at_load(
-    seen: Window,
-    resolved: ResolvedWorkload,
-    at_rate: Callable[[float], tuple[float, float]],
-) -> float:
-    """Without a given rate, conversations are finished requests over turns each."""
     turns = resolved.statistics.e_m
     assert turns is not None
-    rate = seen.request_rate_hz / turns
-    return at_rate(rate)[0] if rate > 0 else math.nan
+    return _AtLoad(at_rate, turns), math.nan
+
+
+class _AtLoad:
+    """The theory at the load seen so far: finished requests over turns each.
+
+    The mean since the start, not the window's own: the hit ratio is convex in the load, so
+    the noise of short windows would not average out.
+    """
+
+    def __init__(self, at_rate: Callable[[float], tuple[float, float]], turns: float) -> None:
+        self._at_rate, self._turns = at_rate, turns
+        self._requests = self._seconds = 0.0
+
+    def __call__(self, seen: Window) -> float:
+        """Predict a window."""
+        if not seen.restarted:
+            self._requests += seen.request_rate_hz * seen.seconds
+            self._seconds += seen.seconds
+        if self._requests <= 0:
+            return math.nan
+        return self._at_rate(self._requests / self._seconds / self._turns)[0]
 
 
 def _blocks_of(engine: str, key: str | None, block_tokens: int) -> int:
