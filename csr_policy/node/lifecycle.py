@@ -18,7 +18,6 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from lifecycle_msgs.srv import ChangeState
-from rclpy.exceptions import RCLError
 from rclpy.lifecycle import LifecycleNode, LifecycleState, TransitionCallbackReturn
 
 from csr_policy.node import log_bridge
@@ -93,14 +92,16 @@ class CsrPolicyNode(LifecycleNode):
         self, request: ChangeState.Request, response: ChangeState.Response
     ) -> ChangeState.Response:
         """Refuse a transition that the state does not have; rclpy's own raises and ends spin."""
-        try:
-            return self._change_state(request, response)
-        except RCLError:
-            wanted = request.transition.label or request.transition.id
-            state = self._state_machine.current_state[1]
-            self.get_logger().error(f"transition {wanted}: there is none from state {state!r}")
-            response.success = False
-            return response
+        wanted = request.transition
+        for number, label, *_ in self._state_machine.available_transitions:
+            if wanted.label == label or (not wanted.label and wanted.id == number):
+                return self._change_state(request, response)
+        state = self._state_machine.current_state[1]
+        self.get_logger().error(
+            f"transition '{wanted.label or wanted.id}': state '{state}' does not have it"
+        )
+        response.success = False
+        return response
 
     def _configure(self) -> None:
         settings = self._table.read()

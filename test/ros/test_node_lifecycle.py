@@ -126,6 +126,25 @@ def test_the_node_can_be_configured_again(run_node, unreachable, robot):
     assert "Traceback" not in node.log
 
 
+@pytest.mark.parametrize(
+    "transition",
+    [
+        Transition(id=Transition.TRANSITION_CONFIGURE),
+        Transition(label="configure"),
+        Transition(id=77),
+        Transition(label="fly"),
+    ],
+    ids=["configure", "configure by label", "77", "fly"],
+)
+def test_a_transition_that_the_state_lacks_is_one_line(run_node, unreachable, robot, transition):
+    node = run_node(unreachable)
+    robot.wait_for_decision(lambda d: True, "a decision")
+
+    assert not robot.call(ChangeState, "change_state", transition=transition).success
+    robot.wait_for_decision(lambda d: True, "a decision after it")
+    assert len(node.lines("[ERROR]", "transition", "'active' does not have it")) == 1
+
+
 def test_services_answer_at_once_while_the_node_is_inactive(run_node, unreachable, robot):
     run_node(unreachable | {"autostart": False})
     assert change(robot, Transition.TRANSITION_CONFIGURE)
