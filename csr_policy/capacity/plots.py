@@ -27,6 +27,7 @@ from csr_policy.capacity.validate import Point
 from csr_policy.capacity.workload import Workload
 
 _SIZE = (6.0, 3.8)
+_SIMULATED = "simulator on the same requests"
 
 
 def _canvas(columns: int = 1) -> tuple[Any, Any]:
@@ -80,7 +81,7 @@ def plot_points(points: Sequence[Point], folder: Path, *, against: str, number: 
     series = {
         "prior": np.array([point.prior.size_corrected for point in ordered]),
         "posterior": np.array([point.posterior.size_corrected for point in ordered]),
-        "simulator on the same requests": np.array([point.simulated for point in ordered]),
+        _SIMULATED: np.array([point.simulated for point in ordered]),
     }
     paths = [_hit_ratios(ordered, x, actual, series, label, folder / f"figure_{number}.png")]
     figure, axes = _canvas(2)
@@ -113,7 +114,11 @@ def _hit_ratios(
     error = 2 * np.array([point.standard_error for point in ordered])
     axis.errorbar(x, actual, yerr=error, fmt="ks-", capsize=3, label="vLLM, two standard errors")
     for (key, values), colour in zip(series.items(), _COLOURS, strict=True):
-        axis.plot(x, values, "o--", label=key, color=colour)
+        if key == _SIMULATED:
+            # It hides behind the measured points otherwise: a ring around them.
+            axis.plot(x, values, "o", label=key, color=colour, mfc="none", ms=12)
+        else:
+            axis.plot(x, values, "o--", label=key, color=colour)
     axis.set_xlabel(label)
     axis.set_ylabel("hit ratio")
     axis.set_ylim(bottom=0)

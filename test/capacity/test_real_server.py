@@ -27,7 +27,7 @@ from csr_policy.capacity.own_server import own_server
 from csr_policy.capacity.schedules import Setting, enough_warm_up
 from csr_policy.capacity.server_replay import Server
 from csr_policy.capacity.trace import Trace, trace_from_turns
-from csr_policy.capacity.validate import Point, run_point
+from csr_policy.capacity.validate import run_point
 from csr_policy.capacity.vllm_manager import vllm_available
 from csr_policy.capacity.watch import fetch_metrics, parse_cache, parse_counters, window
 from csr_policy.capacity.workload import Boundary
@@ -66,21 +66,17 @@ def server(tiny_folder: Path, tmp_path_factory: pytest.TempPathFactory) -> Itera
         yield running
 
 
-def check(point: Point) -> None:
-    assert point.failed == 0
-    assert point.turns > 50
-    assert point.simulated == pytest.approx(point.actual, abs=0.005)
-
-
 def test_predictions_on_a_real_server(server: Server, conversations: Trace) -> None:
-    setting = Setting(6.0, 1.6, BLOCKS, BLOCK_TOKENS, measured=130)
+    setting = Setting(4.0, 2.4, BLOCKS, BLOCK_TOKENS, measured=110)
     setting = replace(setting, warm_up=enough_warm_up(conversations, setting))
     before = parse_counters(fetch_metrics(server.url, server.api_key))
     point = run_point(server, conversations, setting)
     after = parse_counters(fetch_metrics(server.url, server.api_key))
     print(point)
-    check(point)
+    assert point.failed == 0
+    assert point.turns > 200
     assert 0.1 < point.actual < 0.6
+    assert point.simulated == pytest.approx(point.actual, abs=0.005)
     assert point.prior.size_corrected == pytest.approx(
         point.actual, abs=0.02 + 2 * point.standard_error
     )
@@ -102,7 +98,10 @@ def test_replies_written_by_the_server_are_reused(server: Server, conversations:
     )
     point = run_point(server, conversations, setting)
     print(point)
-    check(point)
+    assert point.failed == 0
+    assert point.turns > 50
+    # Replies take seconds here and their blocks one by one, not at their end as simulated.
+    assert point.simulated == pytest.approx(point.actual, abs=0.02)
 
 
 def test_the_server_has_the_blocks_asked_for(server: Server) -> None:

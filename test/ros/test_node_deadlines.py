@@ -15,12 +15,14 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 
 import pytest
 from csr_policy.msg import ActionDecision
 from csr_policy.srv import Ask, Decide
 from scripted_engine import ScriptedEngine, serving
+from std_msgs.msg import String
 
 OK, DEADLINE = ActionDecision.OK, ActionDecision.FALLBACK_DEADLINE
 
@@ -112,6 +114,44 @@ def test_an_open_question_is_answered_when_the_node_stops(run_node, scripted, en
     assert node.wait() == 0
     assert not asked.result().success
     assert asked.result().message == "the node is not active"
+
+
+def test_a_suffix_is_in_the_prompt_until_it_is_too_old(
+    run_node, scripted, engine, robot, tokenizer
+):
+    run_node(
+        scripted
+        | {
+            "observation_sources": ["battery"],
+            "observations.battery.topic": "battery",
+            "observations.battery.type": "std_msgs/msg/String",
+            "observations.battery.placement": "suffix",
+            "observations.battery.max_age_s": 2.0,
+        }
+    )
+    battery = robot.publisher(String, "/battery")
+    robot.wait_until_ready()
+
+    def newest_prompt() -> str:
+        return tokenizer.decode(engine.prompts[-1])
+
+    battery.publish(String(data="forty percent left"))
+    robot.wait_for(lambda: "forty percent left" in newest_prompt(), "the suffix in a prompt")
+    robot.wait_for(lambda: "forty percent left" not in newest_prompt(), "a prompt without it")
+
+
+def test_the_model_sees_the_actions_that_were_published(
+    run_node, scripted, engine, robot, tokenizer
+):
+    run_node(scripted | {"decision.rate_hz": 10.0, "decision.remember_actions": "all"})
+    robot.wait_until_ready()
+    robot.wait_for(lambda: len(robot.actions) >= 20, "twenty actions")
+
+    made = [d.action for d in robot.decisions if d.outcome == OK]
+    seen = re.findall(r" action: (.*)", tokenizer.decode(engine.prompts[-1]))
+    assert len(set(made)) > 1
+    # The robot may have missed the first ones, and the newest were made after that prompt.
+    assert ", ".join(made[:-3]) in ", ".join(seen)
 
 
 @pytest.mark.parametrize(
