@@ -35,6 +35,8 @@ from csr_policy.settings import ObservationSettings, Settings
 
 SOURCES = "observation_sources"
 _OBSERVATIONS = "observations"
+NODE_PARAMETERS = ("autostart", "use_sim_time")
+"""Parameters of the node alone; a parameter file may hold them."""
 
 
 class SettingsError(ValueError):
@@ -126,6 +128,8 @@ def settings_from_parameters(values: Mapping[str, object]) -> Settings:
 def load_parameter_file(path: Path) -> dict[str, object]:
     """Read a ROS 2 parameter file into flat parameters; later blocks override earlier ones.
 
+    What concerns the node alone (`NODE_PARAMETERS`) is left out.
+
     Raises:
         SettingsError: The file is missing, is not YAML or has no `ros__parameters`.
     """
@@ -142,7 +146,7 @@ def load_parameter_file(path: Path) -> dict[str, object]:
         raise SettingsError(f"{path}: has no 'ros__parameters' block; expected a ROS 2 file")
     for block in blocks:
         flat.update(_flatten(block, ""))
-    return flat
+    return {name: value for name, value in flat.items() if name not in NODE_PARAMETERS}
 
 
 def flat_parameters(settings: Settings) -> dict[str, object]:

@@ -151,3 +151,11 @@ def test_a_bad_parameter_file_is_one_line(tmp_path: Path, text: str, line: str) 
 def test_a_missing_parameter_file_is_one_line(tmp_path: Path) -> None:
     with pytest.raises(SettingsError, match="cannot be read"):
         load_parameter_file(tmp_path / "none.yaml")
+
+
+@pytest.mark.parametrize("name", ["policy.yaml", "demo.yaml", "demo_bag.yaml"])
+def test_the_shipped_parameter_files_are_valid_outside_the_node(name: str) -> None:
+    path = Path(__file__).resolve().parents[2] / "config" / name
+    values = load_parameter_file(path)
+    assert "autostart" not in values
+    settings_from_parameters(values)
